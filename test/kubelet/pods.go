@@ -32,7 +32,6 @@ type Container struct {
 type podKey struct{ namespace, name string }
 
 type pod struct {
-	spec Pod
 	// known is true if kubelet has read the pod since its start, from the API or from the directory of static pods.
 	known bool
 	// containers has the containers that the pod-resources API lists. These are not the init containers.
@@ -49,7 +48,7 @@ type allocation struct {
 // Admit allocates the devices that a pod's containers request. If that fails, the pod is removed.
 func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	key := podKey{p.Namespace, p.Name}
-	made := &pod{spec: p, known: true, held: map[string]map[string]*allocation{}}
+	made := &pod{known: true, held: map[string]map[string]*allocation{}}
 	for _, c := range p.Containers {
 		made.containers = append(made.containers, c.Name)
 	}
@@ -84,10 +83,9 @@ func (k *Kubelet) Admit(ctx context.Context, p Pod) error {
 	return nil
 }
 
-// Readmit makes a restarted kubelet admit a pod again. From then on, the pod-resources API lists the pod. The parameter
-// `running` has the names of those containers of the pod that still run; their devices are not checked. The devices of the
-// other containers must be healthy. Otherwise the pod fails and is removed.
-func (k *Kubelet) Readmit(namespace, name string, running ...string) error {
+// Readmit makes a restarted kubelet admit a pod again whose containers do not run. From then on, the pod-resources API
+// lists the pod. The devices of its containers must be healthy. Otherwise the pod fails and is removed.
+func (k *Kubelet) Readmit(namespace, name string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	defer k.announce()
@@ -101,11 +99,8 @@ func (k *Kubelet) Readmit(namespace, name string, running ...string) error {
 	}
 
 	p.known = true
-	for _, c := range append(slices.Clone(p.spec.InitContainers), p.spec.Containers...) {
-		if slices.Contains(running, c.Name) {
-			continue
-		}
-		for resource, held := range p.held[c.Name] {
+	for _, devices := range p.held {
+		for resource, held := range devices {
 			if err := k.resources[resource].canHold(resource, held.ids); err != nil {
 				delete(k.pods, key)
 				return fmt.Errorf("allocate failed due to %w, which is unexpected", err)
@@ -118,27 +113,14 @@ func (k *Kubelet) Readmit(namespace, name string, running ...string) error {
 
 // canHold checks, as kubelet does, that devices which are already allocated to a container are still healthy.
 func (r *resource) canHold(name string, ids []string) error {
-	if r == nil || r.devices == nil {
+	switch {
+	case r.devices == nil:
 		return fmt.Errorf("cannot allocate unregistered device %s", name)
-	}
-
-	healthy := 0
-	for _, is := range r.devices {
-		if is {
-			healthy++
-		}
-	}
-
-	if healthy == 0 {
+	case len(r.healthy()) == 0:
 		return fmt.Errorf("no healthy devices present; cannot allocate unhealthy devices %s", name)
+	case len(without(ids, r.healthy())) > 0:
+		return fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", name)
 	}
-
-	for _, id := range ids {
-		if !r.devices[id] {
-			return fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", name)
-		}
-	}
-
 	return nil
 }
 
@@ -199,12 +181,8 @@ func (k *Kubelet) choose(name string, n int, reusable []string) ([]string, devic
 	}
 
 	ids := slices.Clone(reusable[:min(n, len(reusable))])
-	used := k.used(name)
-	for _, id := range slices.Sorted(maps.Keys(r.devices)) {
-		if len(ids) < n && r.devices[id] && !used[id] {
-			ids = append(ids, id)
-		}
-	}
+	free := without(r.healthy(), k.used(name))
+	ids = append(ids, free[:min(n-len(ids), len(free))]...)
 
 	if len(ids) < n {
 		return nil, nil, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", name, n, len(ids))
@@ -214,18 +192,15 @@ func (k *Kubelet) choose(name string, n int, reusable []string) ([]string, devic
 }
 
 // used returns the allocated devices of a resource. The caller holds mu.
-func (k *Kubelet) used(name string) map[string]bool {
-	used := map[string]bool{}
+func (k *Kubelet) used(name string) (ids []string) {
 	for _, p := range k.pods {
 		for _, held := range p.held {
 			if held[name] != nil {
-				for _, id := range held[name].ids {
-					used[id] = true
-				}
+				ids = append(ids, held[name].ids...)
 			}
 		}
 	}
-	return used
+	return ids
 }
 
 // Remove ends a pod and frees its devices.

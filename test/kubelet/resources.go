@@ -6,6 +6,7 @@ package kubelettest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -36,12 +37,10 @@ type client struct {
 
 // Resource is an extended resource in the node's status, with counts of messages.
 type Resource struct {
-	// Known is true if the resource is in the status.
-	Known bool
 	// Capacity is the number of devices. Allocatable is the number of healthy devices.
 	Capacity, Allocatable int
-	// Healthy and Unhealthy are the IDs of devices in the last list, ordered.
-	Healthy, Unhealthy []string
+	// Healthy has the IDs of the healthy devices in the last list, ordered.
+	Healthy []string
 	// Followed is true while kubelet receives the device lists of a device plugin.
 	Followed bool
 	// Registrations and Messages count what device plugins have sent, including before restarts of kubelet.
@@ -57,31 +56,21 @@ func (k *Kubelet) Resource(name string) Resource {
 		return Resource{}
 	}
 
-	state := Resource{Known: true, Followed: !r.stopped && k.run != nil, Registrations: r.registrations, Messages: r.messages}
-	for id, healthy := range r.devices {
-		if healthy {
-			state.Healthy = append(state.Healthy, id)
-		} else {
-			state.Unhealthy = append(state.Unhealthy, id)
-		}
+	healthy := r.healthy()
+	return Resource{
+		Capacity: len(r.devices), Allocatable: len(healthy), Healthy: healthy,
+		Followed: !r.stopped && k.run != nil, Registrations: r.registrations, Messages: r.messages,
 	}
-
-	slices.Sort(state.Healthy)
-	slices.Sort(state.Unhealthy)
-	state.Capacity, state.Allocatable = len(r.devices), len(state.Healthy)
-	return state
 }
 
-// ForgetStopped removes the resources of stopped device plugins from the status, as kubelet does after five minutes.
-func (k *Kubelet) ForgetStopped() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for name, r := range k.resources {
-		if r.stopped {
-			delete(k.resources, name)
+// healthy returns the IDs of the healthy devices, ordered.
+func (r *resource) healthy() (ids []string) {
+	for _, id := range slices.Sorted(maps.Keys(r.devices)) {
+		if r.devices[id] {
+			ids = append(ids, id)
 		}
 	}
-	k.announce()
+	return ids
 }
 
 // Disconnect closes kubelet's connection to a device plugin.
@@ -169,11 +158,11 @@ func (k *Kubelet) counted(name string) {
 func (k *Kubelet) connected(life *run, name string, c *client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	r := k.resources[name]
-	if life.ctx.Err() != nil || r == nil {
+	if life.ctx.Err() != nil {
 		_ = c.conn.Close()
 		return
 	}
+	r := k.resources[name]
 	// As in kubelet, an earlier client of the resource is not closed.
 	life.clients[name] = c
 	r.client, r.stopped = c, false
@@ -196,7 +185,7 @@ func (k *Kubelet) watch(life *run, name string, c *client) {
 	_ = c.conn.Close()
 	r := k.resources[name]
 	latest := life.clients[name]
-	if latest == nil || r == nil {
+	if latest == nil {
 		return
 	}
 
@@ -218,9 +207,6 @@ func (k *Kubelet) listed(name string, list *devicepluginv1beta1.ListAndWatchResp
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r := k.resources[name]
-	if r == nil {
-		return
-	}
 	r.messages++
 	r.devices = map[string]bool{}
 	for _, d := range list.GetDevices() {
