@@ -11,6 +11,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 const (
@@ -57,6 +58,8 @@ func TestAccount(t *testing.T) {
 	unlimited := goldClass(0)
 	inGoldAsPod := podOf("a")
 	inGoldAsPod.QosResources = assigned("k8s.io/rdt", "gold", annotated)
+	byClaim := inGold("app", "1", allocated) // before the node was switched from DRA to device plugins
+	byClaim.QosResources[0].RequestedBy = classes.AllocatedKeyPrefix + classes.CDIName(classes.Pair{Resource: "k8s.io/rdt", Class: "gold"})
 	one := map[string][]string{"app": ids(0)}
 	for _, c := range []struct {
 		name     string
@@ -125,6 +128,10 @@ func TestAccount(t *testing.T) {
 		{
 			"in pod scope a pod without a device is unaccounted for", podScope, assignments(inGoldAsPod),
 			[]*podresourcesv1.PodResources{kubeletPod("b", nil)}, usage{unaccounted: 1, needsPoll: true},
+		},
+		{
+			"a class that a ResourceClaim has allocated is unaccounted for", goldClass(3), assignments(podOf("claimed", byClaim)),
+			[]*podresourcesv1.PodResources{kubeletPod("claimed", nil)}, usage{unaccounted: 1, needsPoll: true},
 		},
 		{
 			"an unlimited class has no unaccounted assignments", unlimited, assignments(podOf("a", inGold("app", "1", annotated))), nil, usage{},

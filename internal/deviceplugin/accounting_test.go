@@ -12,14 +12,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 func TestWhileThePluginDoesNotAnswerFreeDevicesBecomeUnhealthyAfterTheGrace(t *testing.T) {
 	const grace = 300 * time.Millisecond
-	r := newRig(t, grace)
+	r := newRig(t)
+	r.publisher.grace = grace
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	away := time.Now()
@@ -45,11 +43,11 @@ func TestWhileThePluginDoesNotAnswerFreeDevicesBecomeUnhealthyAfterTheGrace(t *t
 }
 
 func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(2)
 	before := r.traffic()
 	r.plugin.away()
-	r.soon("the publisher has noticed that the plugin is away", r.plugin.seen)
+	r.soon("the publisher has noticed that the plugin is away", r.plugin.seenAway.Load)
 	r.plugin.ready(offered(3))
 	r.awaitGold(3, 3)
 	if got := r.kubelet.Resource(gold); got.Messages != 2 {
@@ -63,7 +61,7 @@ func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
 // TestAnUnaccountedAssignmentMakesADeviceUnhealthy has a static pod, for which kubelet allocates no device. The device is healthy again when
 // the static pod has ended.
 func TestAnUnaccountedAssignmentMakesADeviceUnhealthy(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(3)
 	static := podOf("static", inGold("app", "1", annotated))
 	r.plugin.ready(offered(3), static)
@@ -99,33 +97,8 @@ qos_shim_unaccounted_assignments{resource="vendor.example/net.fast"} 0
 	r.awaitGold(3, 3)
 }
 
-func TestCapacityBelowUseKeepsAllocatedDevicesAcrossAKubeletRestart(t *testing.T) {
-	r := newRig(t, forever)
-	r.start(3)
-	var pods []*qosv1alpha1.PodAssignments
-	for _, name := range []string{"a", "b", "c"} {
-		r.admit(pod(name, map[string]int{gold: 1}))
-		pods = append(pods, podOf(name, inGold("app", "id-"+name, allocated)))
-	}
-
-	r.plugin.ready(offered(1), pods...)
-	r.plugin.ready(offered(1), pods...)
-	r.kubelet.Kill()
-	r.startKubelet()
-	r.awaitGold(3, 3)
-	r.kubelet.Remove("default", "a") // the plugin sends no event
-	r.plugin.ready(offered(1), pods[1:]...)
-	r.awaitGold(2, 2)
-	r.kubelet.Remove("default", "c")
-	r.plugin.ready(offered(1), pods[1:2]...)
-	r.awaitGold(1, 1)
-	r.kubelet.Remove("default", "b")
-	r.plugin.ready(offered(4))
-	r.awaitGold(4, 4)
-}
-
 func TestNoDeviceVanishesWhileKubeletAllocatesIt(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.publisher.timing.deviceTTL = forever
 	r.start(3)
 	r.admit(pod("a", map[string]int{gold: 1}))
@@ -139,7 +112,7 @@ func TestNoDeviceVanishesWhileKubeletAllocatesIt(t *testing.T) {
 }
 
 func TestKubeletIsPolledAfterAnAllocation(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.publisher.timing.poll, r.publisher.timing.pollMax = forever, forever
 	r.start(10)
 	for i := range 10 { // registrations may have caused the first poll
@@ -150,7 +123,7 @@ func TestKubeletIsPolledAfterAnAllocation(t *testing.T) {
 }
 
 func TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	r.admit(pod("b", map[string]int{gold: 1}))
@@ -158,18 +131,4 @@ func TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent(t *testing.T) {
 	r.until("kubelet has been polled", func() bool { return r.kubelet.Lists() > 3 })
 	r.kubelet.Remove("default", "a")
 	r.awaitGold(1, 1)
-}
-
-// TestTheSlotOfAClaimMakesADeviceUnhealthy has a container whose class a ResourceClaim has allocated, before the node was
-// switched to device plugins. The kubelet knows no device of this container.
-func TestTheSlotOfAClaimMakesADeviceUnhealthy(t *testing.T) {
-	r := newRig(t, forever)
-	byClaim := inGold("app", "1", allocated)
-	byClaim.QosResources[0].RequestedBy = classes.AllocatedKeyPrefix + classes.CDIName(classes.Pair{Resource: "k8s.io/rdt", Class: "gold"})
-	r.startKubelet()
-	r.plugin.ready(offered(2), podOf("claimed", byClaim))
-	r.run()
-	r.awaitGold(2, 1)
-	r.plugin.ready(offered(2))
-	r.awaitGold(2, 2)
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,7 +26,7 @@ import (
 const forever = time.Hour
 
 func TestKubeletReportsTheCapacityOfEveryClassWithAnExtendedResource(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.startKubelet()
 	r.run()
 	if err := r.publisher.Healthy(); err == nil || !strings.Contains(err.Error(), "it has not answered yet") {
@@ -54,11 +53,12 @@ qos_shim_registrations_total 3
 }
 
 func TestNothingIsRegisteredBeforeThePluginIsReady(t *testing.T) {
-	r := newRig(t, time.Nanosecond)
+	r := newRig(t)
+	r.publisher.grace = time.Nanosecond
 	r.startKubelet()
 	r.run()
 	r.plugin.away()
-	r.soon("the publisher has noticed that the plugin is away", r.plugin.seen)
+	r.soon("the publisher has noticed that the plugin is away", r.plugin.seenAway.Load)
 	r.plugin.ready(offered(1))
 	r.awaitGold(1, 1)
 	if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages != 1 {
@@ -67,7 +67,7 @@ func TestNothingIsRegisteredBeforeThePluginIsReady(t *testing.T) {
 }
 
 func TestAKubeletThatStartsLaterOrRestartsGetsTheClasses(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	if err := os.MkdirAll(r.kubelet.PluginsDir(), 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestAKubeletThatStartsLaterOrRestartsGetsTheClasses(t *testing.T) {
 }
 
 func TestAClassIsRegisteredAgainWhenKubeletLosesItsConnection(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(2)
 	for range 2 {
 		before := r.kubelet.Resource(gold).Registrations
@@ -104,7 +104,7 @@ func TestAClassIsRegisteredAgainWhenKubeletLosesItsConnection(t *testing.T) {
 }
 
 func TestARemovedSocketIsMadeAgainWithoutANewRegistration(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(2)
 	before := r.traffic()
 	socket := r.socketOf(gold)
@@ -157,7 +157,7 @@ func (r *rig) sockets() []string {
 }
 
 func TestAKubeletDirectoryThatIsMadeAgainIsUsed(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(2)
 	r.kubelet.Kill()
 	// RemoveAll fails if the publisher creates a socket in the directory at the same time.
@@ -168,7 +168,7 @@ func TestAKubeletDirectoryThatIsMadeAgainIsUsed(t *testing.T) {
 }
 
 func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(2)
 	before := r.traffic()
 
@@ -202,7 +202,7 @@ func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
 }
 
 func TestADrainingClassKeepsItsAllocatedDevicesUntilKubeletFreesThem(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	draining := offered(2)
@@ -214,7 +214,7 @@ func TestADrainingClassKeepsItsAllocatedDevicesUntilKubeletFreesThem(t *testing.
 }
 
 func TestAllocateAnswersWithTheClassAndRefusesMoreThanOneUnit(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(3)
 	p := pod("a", map[string]int{gold: 1, fast: 1, bronze: 1})
 	p.InitContainers = []kubelettest.Container{{Name: "setup", Limits: map[string]int{gold: 1}}}
@@ -252,7 +252,7 @@ qos_shim_allocations_total{outcome="refused"} 1
 }
 
 func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	dir := r.kubelet.PluginsDir()
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)
@@ -303,19 +303,18 @@ func leaveSocket(t *testing.T, path string) {
 }
 
 func TestARestartedPublisherRegistersItsClassesAgain(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	r.stop()
 	r.until("kubelet has no healthy device", func() bool { return r.kubelet.Resource(gold).Allocatable == 0 })
-	r.registry = prometheus.NewRegistry()
-	r.publisher = r.another(forever)
+	r.replacePublisher()
 	r.run()
 	r.awaitGold(2, 2)
 }
 
 func TestAWrongDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.plugin.ready(offered(1))
 	r.run()
 	r.soon("the problem is logged", func() bool { return strings.Contains(r.log.String(), "set --kubelet-dir") })
@@ -330,7 +329,7 @@ func TestAWrongDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 }
 
 func TestWithoutPodResourcesSourcesShowWhichContainersHaveDevices(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.kubelet.HidePodResources(true)
 	r.start(3)
 	r.admit(pod("a", map[string]int{gold: 1}))
@@ -350,7 +349,7 @@ func TestWithoutPodResourcesSourcesShowWhichContainersHaveDevices(t *testing.T) 
 // TestDevicePluginsWaitWhileTheDRADriverOffersTheClasses checks that the publisher registers nothing before the driver has ended, and that
 // it keeps what is registered when a driver starts later, because that driver waits.
 func TestDevicePluginsWaitWhileTheDRADriverOffersTheClasses(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	dir := filepath.Join(r.kubelet.Root(), "plugins", "qos.noderesource.dev")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -63,7 +62,7 @@ func (r *rig) readmitOneByOne(names ...string) {
 func TestARestartedKubeletAdmitsAllItsPodsOneByOne(t *testing.T) {
 	for name, startup := range map[string]time.Duration{"during its startup": forever, "after its startup time": time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, forever)
+			r := newRig(t)
 			r.publisher.timing.startup = startup
 			r.allocateThreeThenOfferOne()
 			r.restartKubelet()
@@ -73,7 +72,7 @@ func TestARestartedKubeletAdmitsAllItsPodsOneByOne(t *testing.T) {
 }
 
 func TestAPodWithoutARunningContainerKeepsItsDeviceWhileKubeletStarts(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.publisher.timing.startup = forever
 	r.allocateThreeThenOfferOne()
 	r.restartKubelet()
@@ -84,11 +83,10 @@ func TestAPodWithoutARunningContainerKeepsItsDeviceWhileKubeletStarts(t *testing
 }
 
 func TestAShimThatStartsWithKubeletKeepsAllAllocatedDevices(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.allocateThreeThenOfferOne()
 	r.stop()
-	r.registry = prometheus.NewRegistry()
-	r.publisher = r.another(forever)
+	r.replacePublisher()
 	r.publisher.timing.startup = forever
 	r.restartKubelet()
 	r.run()
@@ -98,15 +96,14 @@ func TestAShimThatStartsWithKubeletKeepsAllAllocatedDevices(t *testing.T) {
 // TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices restarts the kubelet long after the start of the shim. The
 // shim has no stream whose end would show the restart, because it could not register.
 func TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.allocateThreeThenOfferOne()
 	r.stop()
 	if err := os.Remove(filepath.Join(r.kubelet.PluginsDir(), kubeletSocket)); err != nil {
 		t.Fatal(err)
 	}
 
-	r.registry = prometheus.NewRegistry()
-	r.publisher = r.another(forever)
+	r.replacePublisher()
 	var later atomic.Int64
 	begin := time.Now()
 	r.publisher.timing = timing{
@@ -124,7 +121,7 @@ func TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices(t
 }
 
 func TestTheDeviceOfAnEndedPodIsRemoved(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.allocateThreeThenOfferOne()
 	r.restartKubelet()
 	r.awaitGold(3, 3)
@@ -136,7 +133,8 @@ func TestTheDeviceOfAnEndedPodIsRemoved(t *testing.T) {
 }
 
 func TestWhileThePluginDoesNotAnswerARestartedKubeletAdmitsItsPods(t *testing.T) {
-	r := newRig(t, 10*time.Millisecond)
+	r := newRig(t)
+	r.publisher.grace = 10 * time.Millisecond
 	r.publisher.timing.startup = forever
 	r.start(3)
 	r.admit(pod("a", map[string]int{gold: 1}))
@@ -160,7 +158,7 @@ func (r *rig) awaitA() {
 }
 
 func TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.start(3)
 	for _, name := range []string{"x", "y"} { // so that the device of pod a has a higher number
 		r.admit(pod(name, map[string]int{gold: 1}))
@@ -187,7 +185,7 @@ func TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast(t *testing.T) {
 func TestARenamedClassIsPublishedOnce(t *testing.T) {
 	for name, at := range map[string]int{"the offered one first": 0, "the draining one first": 1} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, forever)
+			r := newRig(t)
 			both := offered(3)
 			classes := both.ContainerQosResources[0].Classes
 			classes[0].Name, classes[0].Draining = "old", true
@@ -214,7 +212,7 @@ func TestARenamedClassIsPublishedOnce(t *testing.T) {
 }
 
 func TestADrainingClassIsRefusedWithTheReason(t *testing.T) {
-	r := newRig(t, forever)
+	r := newRig(t)
 	r.publisher.timing.deviceTTL = forever
 	r.start(1)
 	r.plugin.ready(&qosv1alpha1.ResourcesInfo{})

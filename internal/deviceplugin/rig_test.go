@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
 )
 
@@ -30,49 +32,30 @@ const (
 
 // cache is a Cache whose state the tests set.
 type cache struct {
-	mu      sync.Mutex // guards all below
-	state   nodecache.State
-	changed chan struct{}
-	reads   int // number of calls of Get since the state was last changed
+	*cachetest.Cache
+	seenAway atomic.Bool // whether the state that was read last is that of a plugin that is away
 }
 
 func newCache() *cache {
-	return &cache{state: nodecache.State{NotReadySince: time.Now(), Problem: "it has not answered yet"}, changed: make(chan struct{})}
+	return &cache{Cache: cachetest.New(nodecache.State{NotReadySince: time.Now(), Problem: "it has not answered yet"})}
 }
 
-func (f *cache) Get() (state nodecache.State, changed <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.reads++
-	return f.state, f.changed
-}
-
-// seen reports whether the state was read since it was last set.
-func (f *cache) seen() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.reads > 0
-}
-
-func (f *cache) change(change func(*nodecache.State)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change(&f.state)
-	f.reads = 0
-	close(f.changed)
-	f.changed = make(chan struct{})
+func (c *cache) Get() (state nodecache.State, changed <-chan struct{}) {
+	state, changed = c.Cache.Get()
+	c.seenAway.Store(!state.Ready())
+	return state, changed
 }
 
 // ready sets the state of a plugin with classes and assignments.
-func (f *cache) ready(resources *qosv1alpha1.ResourcesInfo, pods ...*qosv1alpha1.PodAssignments) {
+func (c *cache) ready(resources *qosv1alpha1.ResourcesInfo, pods ...*qosv1alpha1.PodAssignments) {
 	status := &qosv1alpha1.StatusResponse{Resources: resources}
-	f.change(func(s *nodecache.State) {
-		*s = nodecache.State{Status: status, Latest: status, Assignments: assignments(pods...)}
-	})
+	c.Set(nodecache.State{Status: status, Latest: status, Assignments: assignments(pods...)})
 }
 
-func (f *cache) away() {
-	f.change(func(s *nodecache.State) { s.NotReadySince, s.Problem, s.Latest = time.Now(), "it has gone", nil })
+func (c *cache) away() {
+	state, _ := c.Cache.Get()
+	state.NotReadySince, state.Problem, state.Latest = time.Now(), "it has gone", nil
+	c.Set(state)
 }
 
 // offered returns two resources. The resource k8s.io/rdt has the classes gold and bronze, and a class without an
@@ -122,15 +105,15 @@ type rig struct {
 }
 
 // newRig makes a publisher and a kubelet. Neither runs.
-func newRig(t *testing.T, grace time.Duration) *rig {
+func newRig(t *testing.T) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "kubelet")
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	r := &rig{T: t, plugin: newCache(), kubelet: kubelettest.New(dir), registry: prometheus.NewRegistry(), log: &journal{}, stop: func() {}}
-	r.publisher = r.another(grace)
+	r := &rig{T: t, plugin: newCache(), kubelet: kubelettest.New(dir), log: &journal{}, stop: func() {}}
+	r.replacePublisher()
 	t.Cleanup(func() {
 		r.stop()
 		r.kubelet.Kill()
@@ -144,16 +127,16 @@ func newRig(t *testing.T, grace time.Duration) *rig {
 	return r
 }
 
-// another makes another publisher for the same kubelet and plugin.
-func (r *rig) another(grace time.Duration) *Publisher {
-	p := New(r.plugin, Options{
-		KubeletDir: r.kubelet.Root(), Grace: grace, Registry: r.registry, Log: slog.New(slog.NewTextHandler(r.log, nil)),
+// replacePublisher makes another publisher for the same kubelet and plugin.
+func (r *rig) replacePublisher() {
+	r.registry = prometheus.NewRegistry()
+	r.publisher = New(r.plugin, Options{
+		KubeletDir: r.kubelet.Root(), Grace: forever, Registry: r.registry, Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
-	p.timing = timing{
+	r.publisher.timing = timing{
 		now: time.Now, debounce: time.Millisecond, deviceTTL: 50 * time.Millisecond, startup: 50 * time.Millisecond,
 		poll: 20 * time.Millisecond, pollMax: 50 * time.Millisecond,
 	}
-	return p
 }
 
 func (r *rig) run() {

@@ -38,7 +38,7 @@ func (d *door) pass(ctx context.Context) {
 // classes.
 func TestAllClassesAreRegisteredAtTheSameTime(t *testing.T) {
 	const number = 30
-	r := newRig(t, forever)
+	r := newRig(t)
 	var door atomic.Pointer[door]
 	door.Store(newDoor(number))
 	r.kubelet.DuringRegister = func(ctx context.Context) { door.Load().pass(ctx) }

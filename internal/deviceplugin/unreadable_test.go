@@ -21,7 +21,7 @@ func TestADirectoryWithoutPermissionIsLoggedOnceWithTheRemedy(t *testing.T) {
 		{"not writable", 0o555, ": permission denied; mount the directory writable, and run as its owner, usually root"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := newRig(t, forever)
+			r := newRig(t)
 			dir := r.kubelet.PluginsDir()
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				t.Fatal(err)
