@@ -5,6 +5,7 @@ package deviceplugin
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,7 +13,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 )
@@ -42,12 +42,11 @@ type endpoint struct {
 	granted []string // IDs of the devices that Allocate has granted since the last takeGrants
 }
 
-// endpointState has the published devices of an endpoint, and the numbers of kubelet's streams and connections.
+// endpointState has the published devices of an endpoint, and the number of kubelet's streams.
 type endpointState struct {
 	class   class
 	devices []device
 	streams int // number of active calls of ListAndWatch: usually one, and two for a short time
-	conns   int // number of connections, with or without a stream
 	changed chan struct{}
 }
 
@@ -61,7 +60,7 @@ func newEndpoint(extended string, e events) *endpoint {
 		extended: extended, events: e, leaving: map[string]time.Time{}, state: endpointState{changed: make(chan struct{})},
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
-	p.server = grpc.NewServer(grpc.StatsHandler(connections{endpoint: p}))
+	p.server = grpc.NewServer()
 	devicepluginv1beta1.RegisterDevicePluginServer(p.server, p)
 	return p
 }
@@ -96,23 +95,19 @@ func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// awaitStream waits until kubelet watches the devices. The caller calls it after kubelet has connected to the
-// endpoint. awaitStream returns false after the timeout, or if kubelet has disconnected.
-func (p *endpoint) awaitStream(ctx context.Context, timeout time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+// awaitStream waits until kubelet watches the devices.
+func (p *endpoint) awaitStream(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 
-	for {
-		now := p.look()
-		if now.streams > 0 || now.conns == 0 {
-			return now.streams > 0
-		}
+	for now := p.look(); now.streams == 0; now = p.look() {
 		select {
 		case <-now.changed:
 		case <-ctx.Done():
-			return false
+			return fmt.Errorf("kubelet has accepted the registration of %s, but has not asked for its devices", p.extended)
 		}
 	}
+	return nil
 }
 
 func (p *endpoint) takeGrants() []string {
@@ -122,26 +117,6 @@ func (p *endpoint) takeGrants() []string {
 	granted := p.granted
 	p.granted = nil
 	return granted
-}
-
-// connections counts the connections of an endpoint. It implements stats.Handler.
-type connections struct{ endpoint *endpoint }
-
-func (connections) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
-
-func (connections) HandleRPC(context.Context, stats.RPCStats) {}
-
-func (connections) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-func (c connections) HandleConn(_ context.Context, event stats.ConnStats) {
-	c.endpoint.update(func(s *endpointState) {
-		switch event.(type) {
-		case *stats.ConnBegin:
-			s.conns++
-		case *stats.ConnEnd:
-			s.conns--
-		}
-	})
 }
 
 // GetDevicePluginOptions returns no options, so kubelet calls neither PreStartContainer nor GetPreferredAllocation.

@@ -33,9 +33,8 @@ type Options struct {
 	// KubeletDir is kubelet's root directory, e.g. /var/lib/kubelet. It has the directories device-plugins and
 	// pod-resources.
 	KubeletDir string
-	// Grace is how long free devices stay healthy while the plugin is not ready. If it is 0, the publisher uses 30 s.
-	Grace time.Duration
-	// Registry registers the metrics. If it is nil, the metrics are not registered.
+	// Grace is how long free devices stay healthy while the plugin is not ready.
+	Grace    time.Duration
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
@@ -93,10 +92,6 @@ func New(plugin Cache, o Options) *Publisher {
 		changed: make(chan struct{}, 1), register: make(chan struct{}, 1), lost: make(chan struct{}, 1),
 		endpoints: map[string]*endpoint{},
 	}
-	if p.grace == 0 {
-		p.grace = 30 * time.Second
-	}
-
 	p.metrics = newMetrics(o.Registry, func() float64 { return float64(len(p.sorted()) - len(p.unregistered())) })
 	return p
 }

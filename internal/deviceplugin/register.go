@@ -210,16 +210,13 @@ func (p *Publisher) bind(ctx context.Context, e *endpoint) (name string, err err
 	return name, nil
 }
 
-// errNoKubelet means that kubelet does not answer.
-var errNoKubelet = errors.New("kubelet does not answer")
-
 // errInterrupted means that kubelet removed the socket of the endpoint during the registration. The publisher retries
 // the registration at once.
 var errInterrupted = errors.New("the socket was removed during the registration")
 
-// registerOne registers an endpoint. It serves the endpoint before it calls Register, because kubelet connects to the
-// endpoint before it answers the call. Kubelet tries to connect for up to 10 s. If kubelet restarts meanwhile and
-// removes the socket, socketRemoved cancels the attempt.
+// registerOne registers an endpoint, and waits until kubelet watches its devices. It serves the endpoint before it calls
+// Register, because kubelet connects to the endpoint before it answers the call. Kubelet tries to connect for up to 10 s.
+// If kubelet restarts meanwhile and removes the socket, socketRemoved cancels the attempt.
 func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
 	ctx, cancel := e.untilEnd(ctx)
 	defer cancel()
@@ -233,20 +230,17 @@ func (p *Publisher) registerOne(ctx context.Context, e *endpoint) error {
 		return err
 	}
 	err = register(attemptCtx, filepath.Join(p.dir, kubeletSocket), name, e.extended)
+	if err == nil {
+		p.metrics.registrations.Inc()
+		err = e.awaitStream(attemptCtx)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil
 	case err != nil && attemptCtx.Err() != nil:
 		return errInterrupted
-	case err != nil:
-		return err
 	}
-
-	p.metrics.registrations.Inc()
-	if !e.awaitStream(ctx, watchTimeout) && ctx.Err() == nil {
-		return fmt.Errorf("kubelet has accepted the registration of %s, but has not asked for its devices", e.extended)
-	}
-	return nil
+	return err
 }
 
 func (p *Publisher) socketRemoved() {
@@ -275,7 +269,7 @@ func register(ctx context.Context, socket, endpoint, extended string) error {
 	case codes.OK:
 		return nil
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
-		return fmt.Errorf("%w on %s; check that kubelet runs, and that --kubelet-dir is kubelet's --root-dir", errNoKubelet, socket)
+		return fmt.Errorf("kubelet does not answer on %s; check that kubelet runs, and that --kubelet-dir is kubelet's --root-dir", socket)
 	default:
 		return fmt.Errorf("kubelet refuses %s: %s", extended, status.Convert(err).Message())
 	}

@@ -39,13 +39,12 @@ func (s *socket) bind(ctx context.Context, path string, serve func(net.Listener)
 		return err
 	}
 
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return err
 	}
-	if unixListener, ok := listener.(*net.UnixListener); ok {
-		unixListener.SetUnlinkOnClose(false) // closing the listener would remove another socket with the same name
-	}
+	listener.SetUnlinkOnClose(false) // closing the listener would remove another socket with the same name
+
 	err = os.Chmod(path, 0o600) // kubelet runs as root, so no other user needs access
 	if err == nil {
 		s.file, err = os.Lstat(path)
