@@ -121,8 +121,8 @@ func (f fixture) wantWeightStatus(degraded []string, effective bool) {
 
 	for _, condition := range status.Conditions {
 		if condition.Type == "WeightsEffective" {
-			if condition.Healthy != effective {
-				f.t.Errorf("the condition has the wrong health: %+v", condition)
+			if want := map[bool]string{true: "SchedulerActs", false: "NoScheduler"}[effective]; condition.Healthy != effective || condition.Reason != want {
+				f.t.Errorf("the condition has the wrong health or reason: %+v", condition)
 			}
 			return
 		}
