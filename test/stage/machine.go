@@ -95,7 +95,7 @@ func (m *Machine) Create(ctx context.Context, spec nriruntime.Spec) (int, error)
 	if err := m.Mkdir(dir); err != nil {
 		return 0, err
 	}
-	if err := m.Update(ctx, spec.ID, pathed(dir, spec.Unified)); err != nil {
+	if err := m.writeValues(dir, spec.Unified); err != nil {
 		return 0, errors.Join(err, m.Remove(dir))
 	}
 	p, err := m.launch(ctx, spec)
@@ -172,29 +172,18 @@ func (m *Machine) Update(_ context.Context, id string, unified map[string]string
 	if err != nil {
 		return err
 	}
+	return m.writeValues(dir, unified)
+}
 
+func (m *Machine) writeValues(dir string, unified map[string]string) error {
 	for _, file := range slices.Sorted(maps.Keys(unified)) {
-		target := path.Join(dir, file)
-		if path.IsAbs(file) {
-			target = file
-		}
 		for line := range strings.Lines(unified[file]) {
-			if err := m.WriteFile(target, []byte(strings.TrimSpace(line))); err != nil {
+			if err := m.WriteFile(path.Join(dir, file), []byte(strings.TrimSpace(line))); err != nil {
 				return err
 			}
 		}
 	}
-
 	return nil
-}
-
-// pathed adds the directory to the names of the files. It is for a cgroup without a process, which dirOf cannot find.
-func pathed(dir string, unified map[string]string) map[string]string {
-	files := make(map[string]string, len(unified))
-	for file, value := range unified {
-		files[path.Join(dir, file)] = value
-	}
-	return files
 }
 
 // dirOf finds a container's cgroup by its first process. It returns "" if there is no process yet.
