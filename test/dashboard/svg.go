@@ -5,8 +5,8 @@ package dashboard
 
 import (
 	"cmp"
-	"encoding/xml"
 	"fmt"
+	"html"
 	"math"
 	"slices"
 	"strconv"
@@ -38,16 +38,19 @@ const (
 
 // SVG returns a picture of the dashboard. `data` has the series of each panel, by the panel's title. All charts show the same time.
 func (d *Dashboard) SVG(data map[string][]Series) string {
-	c := canvas{from: time.Unix(math.MaxInt32, 0)}
+	var times []time.Time
 	for _, series := range data {
 		for _, s := range series {
 			for _, p := range s.Points {
-				c.from, c.to = earlier(c.from, p.Time), later(c.to, p.Time)
+				times = append(times, p.Time)
 			}
 		}
 	}
 
-	height := 0
+	c, height := canvas{}, 0
+	if len(times) > 0 {
+		c.from, c.to = slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
+	}
 	for _, p := range d.Panels {
 		height = max(height, rowHeight*(p.GridPos.Y+p.GridPos.H))
 		c.panel(p, data[p.Title])
@@ -56,20 +59,6 @@ func (d *Dashboard) SVG(data map[string][]Series) string {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%[1]d" height="%[2]d" role="img" `+
 		`font-family="system-ui, sans-serif" font-size="11">`+"\n<title>The dashboard</title>\n"+
 		`<rect width="%[1]d" height="%[2]d" fill="#eef1f4"/>`+"\n%[3]s</svg>\n", 24*columnWidth, height, c.text.String())
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // canvas has the parts of the picture that are drawn so far.
@@ -81,7 +70,7 @@ type canvas struct {
 func (c *canvas) draw(format string, args ...any) { fmt.Fprintf(&c.text, format+"\n", args...) }
 
 func (c *canvas) write(x, y int, style, content string) {
-	c.draw(`<text x="%d" y="%d" %s>%s</text>`, x, y, style, escaped(content))
+	c.draw(`<text x="%d" y="%d" %s>%s</text>`, x, y, style, html.EscapeString(content))
 }
 
 func (c *canvas) panel(p Panel, series []Series) {
@@ -117,8 +106,7 @@ func (c *canvas) chart(p Panel, series []Series, x, y, width, height int) {
 	for _, s := range series {
 		highest = max(highest, s.highest())
 	}
-
-	top := math.Max(highest, 1e-9)
+	top := max(highest, 1e-9)
 	named := min(len(series), legendLines)
 	plot := height - legendLine*legendLines
 
@@ -206,12 +194,4 @@ func separated(prefix, suffix string) string {
 func color(series int) string {
 	colors := []string{"#3b78b5", "#c9553f", "#4f9a45", "#8b6bb8", "#c99a2e", "#4aa3a2", "#7a7f87"}
 	return colors[series%len(colors)]
-}
-
-func escaped(text string) string {
-	var b strings.Builder
-	if err := xml.EscapeText(&b, []byte(text)); err != nil {
-		panic(err) // a strings.Builder returns no error
-	}
-	return b.String()
 }
