@@ -92,32 +92,29 @@ func TestCheckLicences(t *testing.T) {
 			problem: "LICENSE.other is under none"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			for file, text := range test.files {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			expect(t, checkLicences([]module{{path: "m", version: "v1", dir: dir}}), test.problem)
+			expect(t, checkLicences([]module{{path: "m", version: "v1", dir: withFiles(t, test.files)}}), test.problem)
 		})
 	}
 }
 
-func TestWriteNotices(t *testing.T) {
-	withFiles := func(files map[string]string) string {
-		dir := t.TempDir()
-		for name, text := range files {
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+// withFiles returns a directory with these files.
+func withFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		return dir
 	}
+	return dir
+}
 
-	goroot := withFiles(map[string]string{"LICENSE": "licence of Go"})
+func TestWriteNotices(t *testing.T) {
+	goroot := withFiles(t, map[string]string{"LICENSE": "licence of Go"})
 	t.Run("licences and notices of Go and of every module are there", func(t *testing.T) {
 		var out strings.Builder
-		m := module{path: "m.example/m", version: "v1", dir: withFiles(map[string]string{"LICENSE": "licence of m", "NOTICE.txt": "made by m", "a.go": "code"})}
+		files := map[string]string{"LICENSE": "licence of m", "NOTICE.txt": "made by m", "a.go": "code"}
+		m := module{path: "m.example/m", version: "v1", dir: withFiles(t, files)}
 		if err := writeNotices(&out, []module{m}, goroot); err != nil {
 			t.Fatal(err)
 		}

@@ -108,10 +108,6 @@ func checkLicence(m module) error {
 		return err
 	}
 
-	if len(files) == 0 {
-		return fmt.Errorf("has no licence file in %s", m.dir)
-	}
-
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -126,7 +122,7 @@ func checkLicence(m module) error {
 	return nil
 }
 
-// licenceFiles returns the licence files at the top of a module, by name.
+// licenceFiles returns the licence files at the top of a module, by name. A module without one is an error.
 func licenceFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -143,6 +139,9 @@ func licenceFiles(dir string) ([]string, error) {
 		}
 	}
 
+	if len(files) == 0 {
+		return nil, fmt.Errorf("has no licence file in %s", dir)
+	}
 	return files, nil
 }
 

@@ -62,35 +62,28 @@ func collect(ctx context.Context, root, file string) error {
 	if err != nil {
 		return err
 	}
-	return saveNotices(file, modules, strings.TrimSpace(goroot))
+	out, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeNotices(out, modules, strings.TrimSpace(goroot)), out.Close())
 }
 
 // sources returns the existing files that git tracks or would add. The paths are relative to `root`.
 func sources(ctx context.Context, root string) ([]string, error) {
-	known, err := run(ctx, root, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list := func(options ...string) ([]string, error) {
+		out, err := run(ctx, root, "git", append([]string{"ls-files", "-z"}, options...)...)
+		return strings.FieldsFunc(out, func(c rune) bool { return c == 0 }), err
+	}
+	known, err := list("--cached", "--others", "--exclude-standard", "--deduplicate")
 	if err != nil {
 		return nil, err
 	}
-
-	deleted, err := run(ctx, root, "git", "ls-files", "-z", "--deleted")
+	deleted, err := list("--deleted")
 	if err != nil {
 		return nil, err
 	}
-
-	gone := map[string]bool{"": true}
-	for name := range strings.SplitSeq(deleted, "\x00") {
-		gone[name] = true
-	}
-
-	var files []string
-	for name := range strings.SplitSeq(known, "\x00") {
-		if !gone[name] {
-			gone[name] = true // a file with a merge conflict is listed more than once
-			files = append(files, name)
-		}
-	}
-
-	return files, nil
+	return slices.DeleteFunc(known, func(name string) bool { return slices.Contains(deleted, name) }), nil
 }
 
 // run returns the standard output of a command.

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -19,7 +18,7 @@ func writeNotices(w io.Writer, modules []module, goroot string) error {
 	modules = append([]module{{path: "the Go standard library", version: runtime.Version(), dir: goroot}}, modules...)
 	for _, m := range modules {
 		if err := writeNotice(w, m); err != nil {
-			return fmt.Errorf("licences of %s: %w", m.path, err)
+			return fmt.Errorf("%s: %w", m.path, err)
 		}
 	}
 	return nil
@@ -29,10 +28,6 @@ func writeNotice(w io.Writer, m module) error {
 	licences, err := licenceFiles(m.dir)
 	if err != nil {
 		return err
-	}
-
-	if len(licences) == 0 {
-		return fmt.Errorf("no licence files in %s", m.dir)
 	}
 
 	notices, err := filepath.Glob(filepath.Join(m.dir, "NOTICE*"))
@@ -52,12 +47,4 @@ func writeNotice(w io.Writer, m module) error {
 	}
 
 	return nil
-}
-
-func saveNotices(name string, modules []module, goroot string) error {
-	file, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(writeNotices(file, modules, goroot), file.Close())
 }
