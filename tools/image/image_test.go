@@ -12,7 +12,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -69,34 +68,14 @@ func makeImage(t *testing.T, args ...string) (archive, printed string, err error
 	return archive, out.String(), err
 }
 
-// unpack extracts an archive of plain files into a directory.
+// unpack extracts an archive into a directory.
 func unpack(t *testing.T, archive string) string {
 	t.Helper()
-	file, err := os.Open(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
 	dir := t.TempDir()
-	for reader := tar.NewReader(file); ; {
-		header, err := reader.Next()
-		if errors.Is(err, io.EOF) {
-			return dir
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := io.ReadAll(reader)
-		if err == nil {
-			err = os.MkdirAll(filepath.Join(dir, path.Dir(header.Name)), 0o700)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, header.Name), data, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	if out, err := child.Command(t, "tar", "-xf", archive, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
+	return dir
 }
 
 func imageOf(t *testing.T, archive string) (v1.Image, v1.Descriptor) {

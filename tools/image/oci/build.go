@@ -81,17 +81,13 @@ func appendLayer(image v1.Image, s Spec, dir string, mode int64, files []string)
 		return nil, err
 	}
 
-	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{
-		Created: v1.Time{Time: s.Created}, CreatedBy: "tools/image", Comment: path.Join(dir, baseNames(files)),
-	}})
-}
-
-func baseNames(files []string) string {
-	names := make([]string, len(files))
-	for i, file := range files {
-		names[i] = filepath.Base(file)
+	var names []string
+	for _, file := range files {
+		names = append(names, filepath.Base(file))
 	}
-	return strings.Join(names, ",")
+	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{
+		Created: v1.Time{Time: s.Created}, CreatedBy: "tools/image", Comment: path.Join(dir, strings.Join(names, ",")),
+	}})
 }
 
 // layerArchive returns a tar of files and their directories, owned by root. It contains nothing that depends on this machine.

@@ -21,7 +21,9 @@ func checkProgram(path string, platform v1.Platform) error {
 	}
 	defer file.Close() //nolint:errcheck // it was only read
 
-	machine, known := machineOf(platform)
+	machine, known := map[string]elf.Machine{ // programs for other architectures are not checked
+		"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "riscv64": elf.EM_RISCV, "ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390,
+	}[platform.Architecture]
 	if known && file.Machine != machine {
 		return fmt.Errorf("%s is built for %s, but the image is for %s; build it with GOARCH=%s",
 			path, file.Machine, platform, platform.Architecture)
@@ -33,14 +35,6 @@ func checkProgram(path string, platform v1.Platform) error {
 	}
 
 	return nil
-}
-
-// machineOf returns the ELF machine type of a platform, or false for an architecture whose programs are not checked.
-func machineOf(platform v1.Platform) (elf.Machine, bool) {
-	machine, known := map[string]elf.Machine{
-		"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64, "riscv64": elf.EM_RISCV, "ppc64le": elf.EM_PPC64, "s390x": elf.EM_S390,
-	}[platform.Architecture]
-	return machine, known
 }
 
 // checkPrograms checks every program. It returns an error if the entrypoint is not one of the programs.

@@ -240,15 +240,3 @@ func checkProvenance(t *testing.T, s statement) {
 		t.Errorf("the provenance is %s", s.Predicate)
 	}
 }
-
-func TestBuildsInDifferentDirectoriesHaveTheSameDigests(t *testing.T) {
-	registry := startRegistry(t)
-	first, err := publish(t, registry, build(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := publish(t, registry, build(t))
-	if err != nil || first != second {
-		t.Errorf("first %q, then %q (%v)", first, second, err)
-	}
-}
