@@ -186,11 +186,11 @@ func (t *task) overtaken(target *qosv1alpha1.ContainerAssignments) bool {
 
 func (t *task) finish(err error, container string) {
 	t.done, t.initial = true, nil
-	if err == nil {
+	if err != nil {
+		t.refuse(err, container)
+	} else {
 		t.refused = nil
-		return
 	}
-	t.refuse(err, container)
 }
 
 func (t *task) postpone(err error, target *qosv1alpha1.ContainerAssignments) {
@@ -216,15 +216,7 @@ func (t *task) refuse(err error, container string) {
 		t.refused = &podevents.Record{Reason: podevents.ChangeRefused, Warning: true, Container: container, Series: reason, First: now}
 	}
 	t.refused.Count++
-	t.refused.Last, t.refused.Message = now, messageOf(err)
-}
-
-func messageOf(err error) string {
-	text := err.Error()
-	if s, ok := status.FromError(err); ok {
-		text = s.Message()
-	}
-	return strings.Join(strings.Fields(text), " ")
+	t.refused.Last, t.refused.Message = now, strings.Join(strings.Fields(status.Convert(err).Message()), " ")
 }
 
 func reasonOf(err error) string {

@@ -113,33 +113,25 @@ func Catalog(status *qosv1alpha1.StatusResponse) *classes.Catalog {
 	var offers []classes.Offer
 	add := func(scope classes.Scope, resources []*qosv1alpha1.QOSResourceInfo) {
 		for _, r := range resources {
-			offers = append(offers, offerOf(scope, r))
+			offer := classes.Offer{Resource: classes.Resource{
+				Name: r.GetName(), Scope: scope, Mutable: r.GetMutable(), DefaultClass: r.GetDefaultClass(),
+			}}
+			for _, c := range r.GetClasses() {
+				offer.Classes = append(offer.Classes, classes.Class{Name: c.GetName(), Capacity: c.GetCapacity()})
+			}
+			offers = append(offers, offer)
 		}
 	}
 
 	add(classes.PodScope, status.GetResources().GetPodQosResources())
 	add(classes.ContainerScope, status.GetResources().GetContainerQosResources())
 	for _, u := range status.GetUnavailableResources() {
-		offers = append(offers, unavailableOf(u))
+		offers = append(offers, classes.Offer{
+			Resource:    classes.Resource{Name: u.GetName(), Scope: cmp.Or(classes.Scope(u.GetScope().Name()), classes.ContainerScope)},
+			Unavailable: &classes.Unavailable{Reason: u.GetReason(), Message: u.GetMessage()},
+		})
 	}
 	return classes.NewCatalog(offers)
-}
-
-func offerOf(scope classes.Scope, r *qosv1alpha1.QOSResourceInfo) classes.Offer {
-	offer := classes.Offer{Resource: classes.Resource{
-		Name: r.GetName(), Scope: scope, Mutable: r.GetMutable(), DefaultClass: r.GetDefaultClass(),
-	}}
-	for _, c := range r.GetClasses() {
-		offer.Classes = append(offer.Classes, classes.Class{Name: c.GetName(), Capacity: c.GetCapacity()})
-	}
-	return offer
-}
-
-func unavailableOf(u *qosv1alpha1.UnavailableResource) classes.Offer {
-	return classes.Offer{
-		Resource:    classes.Resource{Name: u.GetName(), Scope: cmp.Or(classes.Scope(u.GetScope().Name()), classes.ContainerScope)},
-		Unavailable: &classes.Unavailable{Reason: u.GetReason(), Message: u.GetMessage()},
-	}
 }
 
 func hash(annotations map[string]string, container string) string {
