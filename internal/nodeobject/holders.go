@@ -30,9 +30,9 @@ type list struct {
 
 // found is a holder of a class, or a foreign setting of a resource.
 type found struct {
-	class   classKey
-	holder  *nodeqosv1alpha1.Holder
-	foreign *nodeqosv1alpha1.ForeignSetting
+	class     classKey
+	namespace string
+	item      any // a Holder or a ForeignSetting
 }
 
 type (
@@ -119,7 +119,7 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 			if holder.Volume != "" {
 				setting = "volume " + holder.Volume + ": " + setting
 			}
-			h.found = append(h.found, found{class: classKey{scope, a.GetName(), ""}, foreign: &nodeqosv1alpha1.ForeignSetting{
+			h.found = append(h.found, found{classKey{scope, a.GetName(), ""}, holder.Namespace, nodeqosv1alpha1.ForeignSetting{
 				Namespace: holder.Namespace, Pod: holder.Pod, Container: holder.Container, Setting: cut(setting, longestDescription),
 			}})
 		}
@@ -128,7 +128,7 @@ func (h *holders) add(podUID string, holder nodeqosv1alpha1.Holder, scope qosv1a
 		}
 		evicted := holderKey{owner.WithoutVolume(), a.GetName()} // an eviction because of a volume names the volume's container
 		holder.Source, holder.Reason = a.SourceText(), h.reasons[evicted]
-		h.found = append(h.found, found{class: classKey{scope, a.GetName(), a.GetClass()}, holder: new(holder)})
+		h.found = append(h.found, found{classKey{scope, a.GetName(), a.GetClass()}, holder.Namespace, holder})
 	}
 }
 
@@ -140,36 +140,31 @@ func (h *holders) of(class classKey) *list {
 	return h.lists[class]
 }
 
-// fit fills the lists with that part of the field `found` that fits into the object.
+// fit fills the lists with that part of the field `found` that fits into the object, and with at most MaxHolders items each.
 func (h *holders) fit() {
 	kept, omitted := objectbudget.Fit(h.found, objectbudget.Holders, objectbudget.Holders, func(f found) (string, int) {
-		if f.foreign != nil {
-			return f.foreign.Namespace, objectbudget.Size(f.foreign)
-		}
-		return f.holder.Namespace, objectbudget.Size(f.holder)
+		return f.namespace, objectbudget.Size(f.item)
 	})
 
+	byClass := map[classKey][]found{}
+	for _, f := range kept {
+		byClass[f.class] = append(byClass[f.class], f)
+	}
+	for _, all := range byClass {
+		listed, more := objectbudget.Fit(all, nodeqosv1alpha1.MaxHolders, nodeqosv1alpha1.MaxHolders, func(f found) (string, int) {
+			return f.namespace, 1
+		})
+		omitted = append(omitted, more...)
+		for _, f := range listed {
+			switch l := h.of(f.class); item := f.item.(type) {
+			case nodeqosv1alpha1.Holder:
+				l.holders = append(l.holders, item)
+			case nodeqosv1alpha1.ForeignSetting:
+				l.foreign = append(l.foreign, item)
+			}
+		}
+	}
 	for _, f := range omitted {
 		h.of(f.class).omitted++
 	}
-	for _, f := range kept {
-		if l := h.of(f.class); f.foreign != nil {
-			l.foreign = append(l.foreign, *f.foreign)
-		} else {
-			l.holders = append(l.holders, *f.holder)
-		}
-	}
-	for _, l := range h.lists {
-		l.holders = shortened(l, l.holders, func(holder nodeqosv1alpha1.Holder) string { return holder.Namespace })
-		l.foreign = shortened(l, l.foreign, func(f nodeqosv1alpha1.ForeignSetting) string { return f.Namespace })
-	}
-}
-
-// shortened returns at most MaxHolders items of a list.
-func shortened[T any](l *list, all []T, namespace func(T) string) []T {
-	kept, omitted := objectbudget.Fit(all, nodeqosv1alpha1.MaxHolders, nodeqosv1alpha1.MaxHolders, func(item T) (string, int) {
-		return namespace(item), 1
-	})
-	l.omitted += int64(len(omitted))
-	return kept
 }

@@ -5,6 +5,7 @@ package nodeobject
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -109,7 +110,7 @@ func shortenMessages(volumes []nodeqosv1alpha1.VolumeStatus) bool {
 // shortenTexts removes the texts that do not fit. It reports whether there are such texts. Users cannot make these texts long, so they
 // do not belong to namespaces. The conditions of the node take precedence, and descriptions of classes come last.
 func shortenTexts(status *nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
-	var texts []*string
+	var texts, degraded, descriptions []*string
 	for i := range status.Conditions {
 		texts = append(texts, &status.Conditions[i].Message)
 	}
@@ -122,22 +123,15 @@ func shortenTexts(status *nodeqosv1alpha1.NodeQOSResourcesStatus) bool {
 			texts = append(texts, &r.Conditions[i].Message)
 		}
 		for i := range r.Classes {
-			for j := range r.Classes[i].Conditions {
-				texts = append(texts, &r.Classes[i].Conditions[j].Message)
+			class := &r.Classes[i]
+			for j := range class.Conditions {
+				texts = append(texts, &class.Conditions[j].Message)
 			}
-		}
-	}
-	for _, of := range []func(*nodeqosv1alpha1.QOSResourceClassInfo) *string{
-		func(c *nodeqosv1alpha1.QOSResourceClassInfo) *string { return &c.Degraded },
-		func(c *nodeqosv1alpha1.QOSResourceClassInfo) *string { return &c.Description },
-	} {
-		for _, r := range status.QOSResources.All() {
-			for i := range r.Classes {
-				texts = append(texts, of(&r.Classes[i]))
-			}
+			degraded, descriptions = append(degraded, &class.Degraded), append(descriptions, &class.Description)
 		}
 	}
 
+	texts = slices.Concat(texts, degraded, descriptions)
 	_, omitted := objectbudget.Fit(texts, objectbudget.Texts, objectbudget.Texts, func(text *string) (string, int) {
 		return "", objectbudget.Size(*text) - len(`"",`)
 	})
