@@ -36,7 +36,6 @@ func strip(object any) (any, error) {
 			DeletionTimestamp: pod.DeletionTimestamp, Annotations: strippedAnnotations(pod),
 		},
 		Spec: corev1.PodSpec{
-			NodeName:       pod.Spec.NodeName,
 			InitContainers: strippedContainers(pod.Spec.InitContainers), Containers: strippedContainers(pod.Spec.Containers),
 			EphemeralContainers: strippedEphemeral(pod.Spec.EphemeralContainers),
 		},

@@ -21,7 +21,6 @@ func TestTheCacheKeepsOnlyTheFieldsOfPodsThatAreUsed(t *testing.T) {
 	kept := podWith("main")
 	kept.Annotations = map[string]string{"qos.noderesource.dev/pod": "rdt=gold", corev1.MirrorPodAnnotationKey: "hash"}
 	kept.ResourceVersion = "7"
-	kept.Spec.NodeName = "worker"
 	kept.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"qos.noderesource.dev/rdt.gold": one}
 	kept.Status.Phase = corev1.PodRunning
 	kept.Status.Conditions = []corev1.PodCondition{{Type: nodeqosv1alpha1.PodConditionAssigned, Status: corev1.ConditionTrue}}
@@ -33,6 +32,7 @@ func TestTheCacheKeepsOnlyTheFieldsOfPodsThatAreUsed(t *testing.T) {
 	whole.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
 	whole.Labels = map[string]string{"app": "web"}
 	whole.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	whole.Spec.NodeName = "worker"
 	whole.Spec.Volumes = []corev1.Volume{{Name: "data"}}
 	c := &whole.Spec.Containers[0]
 	c.Image, c.Env, c.Resources.Limits["cpu"], c.Resources.Requests = "example", []corev1.EnvVar{{Name: "PASSWORD"}}, one, corev1.ResourceList{"cpu": one}
