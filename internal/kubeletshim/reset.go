@@ -61,28 +61,18 @@ func awaitReset(ctx context.Context, objects dynamic.Interface, timeout time.Dur
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	began := time.Now()
-	var refusedSince time.Time // zero if the API server did not refuse the last list
-	var resetSince time.Time   // zero if a node offered a class in the last list, or if there was no list
+	var reset, refused streak
 	for logged := ""; ; {
 		problem, err := notReset(ctx, objects, time.Now())
-		switch refused := apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err); {
-		case err == nil && problem == "" && resetSince.IsZero():
-			resetSince = time.Now()
-		case err == nil && problem == "" && time.Since(resetSince) >= settleTime:
+		if reset.lasts(err == nil && problem == "") >= settleTime {
 			return nil
-		case !refused:
-			refusedSince = time.Time{}
-		case refusedSince.IsZero():
-			refusedSince = time.Now()
-		case time.Since(refusedSince) >= rightsTimeout:
+		}
+		if refused.lasts(apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)) >= rightsTimeout {
 			return fmt.Errorf("%w; the permissions of this Job were removed, so helm no longer waits for it; run \"helm uninstall\" again", err)
 		}
 
 		if err != nil && ctx.Err() == nil {
 			problem = err.Error()
-		}
-		if problem != "" {
-			resetSince = time.Time{}
 		}
 		if problem != logged && problem != "" {
 			logged = problem
@@ -92,6 +82,20 @@ func awaitReset(ctx context.Context, objects dynamic.Interface, timeout time.Dur
 			return fmt.Errorf("nodes still offer classes after %s: %s", time.Since(began).Round(time.Second), cmp.Or(logged, "no node was listed"))
 		}
 	}
+}
+
+// streak measures how long something has held without a break.
+type streak struct{ since time.Time } // zero while it does not hold
+
+func (s *streak) lasts(holds bool) time.Duration {
+	switch {
+	case !holds:
+		s.since = time.Time{}
+		return 0
+	case s.since.IsZero():
+		s.since = time.Now()
+	}
+	return time.Since(s.since)
 }
 
 // notReset returns the nodes that offer classes, with their reasons. It returns "" if there are none.
