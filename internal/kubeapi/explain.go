@@ -47,7 +47,7 @@ func (p *Problem) Unwrap() error { return p.Err }
 
 // OutcomeOf classifies the error of a request.
 func OutcomeOf(err error) Outcome {
-	code := statusCode(err)
+	code := StatusCode(err)
 	switch {
 	case err == nil:
 		return OK
@@ -85,8 +85,8 @@ func withoutResponse(err error) Outcome {
 	return Failed
 }
 
-// statusCode returns the HTTP status code if the error is a response of the API server. It returns 0 for other errors.
-func statusCode(err error) int {
+// StatusCode returns the HTTP status code if the error is a response of the API server. It returns 0 for other errors.
+func StatusCode(err error) int {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return int(status.Status().Code)
@@ -176,7 +176,7 @@ func explainForbidden(text string) string {
 }
 
 func explainUnavailable(err error) string {
-	if statusCode(err) != 0 {
+	if StatusCode(err) != 0 {
 		return "the API server failed: " + Message(err) + "; the node is not affected, trying again"
 	}
 	if certificate, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -198,7 +198,7 @@ func Server(err error) string {
 // Cause returns the server's message. If the server did not respond, Cause returns the innermost of the wrapped errors.
 // The outer errors only add addresses and operations.
 func Cause(err error) string {
-	if statusCode(err) != 0 {
+	if StatusCode(err) != 0 {
 		return Message(err)
 	}
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {

@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // TestRetryDelays compares the delays after the same error again and again.
@@ -70,40 +72,29 @@ func TestOutcomeLog(t *testing.T) {
 			want: []string{"etcd is away", "API server is overloaded", "problem=a", "problem=b", "works again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var log strings.Builder
+			var log bubble.Log
 			outcomes := OutcomeLog{What: "write it", Log: slog.New(slog.NewTextHandler(&log, nil))}
 			for _, err := range test.errs {
 				outcomes.Record(err)
 			}
 
-			got := strings.FieldsFunc(log.String(), func(c rune) bool { return c == '\n' })
-			if len(got) != len(test.want) {
-				t.Fatalf("logged %q, want %d lines", got, len(test.want))
-			}
-
-			for i, want := range test.want {
-				if !strings.Contains(got[i], want) {
-					t.Errorf("logged %s, want %s", got[i], want)
-				}
-			}
+			log.Expect(t, test.want...)
 		})
 	}
 }
 
-// TestCountersOfWritesShareTheirMetric counts writes with two counters of a registry.
-func TestCountersOfWritesShareTheirMetric(t *testing.T) {
+func TestWritesAreCountedByOutcome(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	_ = NewWrites(registry).Count("pods/status", nil)
-	again := NewWrites(registry)
-	if err := again.Count("pods/status", retryAfter(429, 1, "busy")); OutcomeOf(err) != TooMany {
+	writes := NewWrites(registry)
+	if err := writes.Count("pods/status", retryAfter(429, 1, "busy")); OutcomeOf(err) != TooMany {
 		t.Errorf("Count returned %v, want the error of the write", err)
 	}
 
-	_ = again.Count("pods/status", nil)
+	_ = writes.Count("pods/status", nil)
 	want := `
 # HELP qos_shim_api_writes_total Write requests to the Kubernetes API, by kind of object and outcome.
 # TYPE qos_shim_api_writes_total counter
-qos_shim_api_writes_total{object="pods/status",outcome="ok"} 2
+qos_shim_api_writes_total{object="pods/status",outcome="ok"} 1
 qos_shim_api_writes_total{object="pods/status",outcome="too_many"} 1
 `
 

@@ -4,10 +4,10 @@
 package kubeapi
 
 import (
-	"errors"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // OutcomeLog logs the outcome of a repeated operation whenever the outcome changes. If the first attempt succeeds,
@@ -37,24 +37,11 @@ func (l *OutcomeLog) Record(err error) {
 // Writes counts write requests to the API server.
 type Writes struct{ total *prometheus.CounterVec }
 
-// NewWrites registers the counter. If the registry already has the counter, NewWrites uses it. NewWrites panics in
-// the same cases as registry.MustRegister.
+// NewWrites registers the counter, which all publishers of a process share.
 func NewWrites(registry prometheus.Registerer) *Writes {
-	total := prometheus.NewCounterVec(prometheus.CounterOpts{
+	return &Writes{promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 		Name: "qos_shim_api_writes_total", Help: "Write requests to the Kubernetes API, by kind of object and outcome.",
-	}, []string{"object", "outcome"})
-	err := registry.Register(total)
-
-	var registered prometheus.AlreadyRegisteredError
-	if errors.As(err, &registered) {
-		if existing, ok := registered.ExistingCollector.(*prometheus.CounterVec); ok {
-			return &Writes{existing}
-		}
-	}
-	if err != nil {
-		panic(err)
-	}
-	return &Writes{total}
+	}, []string{"object", "outcome"})}
 }
 
 // Count counts a write to an object, e.g. "nodeqosresources/status". It returns the error of the write unchanged.

@@ -131,7 +131,7 @@ func ServerFailed(err error) bool {
 
 // Refused reports whether the API server answered that it does not accept a request. The code of the answer does not matter, because a
 // webhook can choose it.
-func Refused(err error) bool { return statusCode(err) > 0 && !ServerFailed(err) }
+func Refused(err error) bool { return StatusCode(err) > 0 && !ServerFailed(err) }
 
 // Work reconciles the keys of a queue until the queue shuts down. The function `reconcile` returns the time after which
 // the key must be reconciled again. If this time is 0, the key is not reconciled before it is enqueued again.

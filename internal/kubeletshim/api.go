@@ -101,9 +101,10 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 	}
 
 	var all []publisher
-	pods := a.podOptions()
+	writes := kubeapi.NewWrites(a.registry)
+	pods := a.podOptions(writes)
 	if a.options.publishes(NodeObject) {
-		object := nodeobject.New(a.cache, objects, client.Nodes(), a.objectOptions(client))
+		object := nodeobject.New(a.cache, objects, client.Nodes(), a.objectOptions(client, writes))
 		pods.RefusedChanges = object.SetRefusedChanges
 		all = append(all, object)
 	}
@@ -111,22 +112,22 @@ func (a *apiPublishers) publishers(config *rest.Config) ([]publisher, error) {
 		all = append(all, podstatus.New(a.cache, client, pods))
 	}
 	if a.options.publishes(Events) {
-		all = append(all, unoffered.New(client, objects, unoffered.Options{NodeName: a.options.NodeName, Registry: a.registry, Log: a.log}))
+		all = append(all, unoffered.New(client, objects, unoffered.Options{NodeName: a.options.NodeName, Writes: writes, Log: a.log}))
 	}
 	if a.options.publishes(Evictions) {
 		all = append(all, podeviction.New(a.cache, client, podeviction.Options{
-			NodeName: a.options.NodeName, Events: a.options.publishes(Events), Registry: a.registry, Log: a.log,
+			NodeName: a.options.NodeName, Events: a.options.publishes(Events), Writes: writes, Registry: a.registry, Log: a.log,
 		}))
 	}
 	return all, nil
 }
 
-func (a *apiPublishers) objectOptions(client kubeapi.Core) nodeobject.Options {
+func (a *apiPublishers) objectOptions(client kubeapi.Core, writes *kubeapi.Writes) nodeobject.Options {
 	options := nodeobject.Options{
-		NodeName: a.options.NodeName, FollowsAnnotations: a.options.FollowAnnotations, Registry: a.registry, Log: a.log,
+		NodeName: a.options.NodeName, FollowsAnnotations: a.options.FollowAnnotations, Writes: writes, Log: a.log,
 	}
 	if a.options.publishes(Events) {
-		options.RecordEvent = podevents.NewRecorder(client, kubeapi.NewWrites(a.registry), a.options.NodeName).WriteNode
+		options.RecordEvent = podevents.NewRecorder(client, writes, a.options.NodeName).WriteNode
 	}
 	if a.options.FollowClaims {
 		options.SetClaims = func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error {
@@ -137,14 +138,13 @@ func (a *apiPublishers) objectOptions(client kubeapi.Core) nodeobject.Options {
 	return options
 }
 
-func (a *apiPublishers) podOptions() podstatus.Options {
+func (a *apiPublishers) podOptions(writes *kubeapi.Writes) podstatus.Options {
 	return podstatus.Options{
 		NodeName: a.options.NodeName, Conditions: a.options.publishes(PodConditions), Events: a.options.publishes(Events),
-		FollowAnnotations: a.options.FollowAnnotations, Update: a.update, Registry: a.registry, Log: a.log,
+		FollowAnnotations: a.options.FollowAnnotations, Writes: writes, Registry: a.registry, Log: a.log,
+		Update: func(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
+			_, err := a.client.UpdateContainerQOSResources(ctx, request)
+			return err
+		},
 	}
-}
-
-func (a *apiPublishers) update(ctx context.Context, request *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
-	_, err := a.client.UpdateContainerQOSResources(ctx, request)
-	return err
 }

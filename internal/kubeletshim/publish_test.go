@@ -60,7 +60,7 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 				kind := reflect.TypeOf(p).String()
 				got.Publishers = append(got.Publishers, kind)
 				if kind == pods {
-					o := a.podOptions()
+					o := a.podOptions(nil)
 					got.Conditions, got.Events, got.Follow = o.Conditions, o.Events, o.FollowAnnotations
 				}
 			}

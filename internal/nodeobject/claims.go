@@ -6,6 +6,7 @@ package nodeobject
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -36,13 +37,13 @@ type followed struct {
 func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) (sent bool, _ error) {
 	wanted := p.claims
 	wanted.uid, wanted.generation, wanted.started = string(object.UID), object.Generation, state.Status.GetPlugin().GetStartedAt().AsTime()
-	if p.setClaims == nil || !object.Spec.Written || !state.Ready() || wanted == p.claims {
+	if p.options.SetClaims == nil || !object.Spec.Written || !state.Ready() || wanted == p.claims {
 		return false, nil
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, claimsTimeout)
 	defer cancel()
-	err := p.setClaims(ctx, claimsOf(object.Spec))
+	err := p.options.SetClaims(ctx, claimsOf(object.Spec))
 	wanted.reason, wanted.message = "", ""
 	switch grpcstatus.Code(err) {
 	case codes.OK:
@@ -53,11 +54,11 @@ func (p *Publisher) follow(ctx context.Context, object nodeqosv1alpha1.NodeQOSRe
 		wanted.message = grpcstatus.Convert(err).Message() + "; give the publisher the plugin's read-write socket, " +
 			"as deploy/storage and the value storage.enabled of the Helm chart do"
 	default:
-		return false, fmt.Errorf("apply the spec of NodeQOSResources %s to the node: %w", p.node, err)
+		return false, fmt.Errorf("apply the spec of NodeQOSResources %s to the node: %w", p.options.NodeName, err)
 	}
 	if wanted.reason != "" {
 		wanted.message = cut(wanted.message, longestMessage)
-		p.log.Warn("the plugin refuses the spec of the NodeQOSResources object", "name", p.node, "problem", wanted.message)
+		p.options.Log.Warn("the plugin refuses the spec of the NodeQOSResources object", "name", p.options.NodeName, "problem", wanted.message)
 	}
 	p.claims = wanted
 	return true, nil
@@ -81,7 +82,7 @@ func claimsOf(spec nodeqosv1alpha1.NodeQOSResourcesSpec) *qosv1alpha1.SetVolumeC
 // cleared.
 func (p *Publisher) setVolumes(desired *nodeqosv1alpha1.NodeQOSResourcesStatus, object nodeqosv1alpha1.NodeQOSResources, state nodecache.State) {
 	switch {
-	case p.setClaims == nil:
+	case p.options.SetClaims == nil:
 		desired.Volumes, desired.ObservedGeneration = nil, 0
 		return
 	case p.claims.generation != object.Generation || p.claims.uid != string(object.UID):
@@ -117,8 +118,10 @@ func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecach
 		if v.GetInForceSince() != nil {
 			s.Since = new(seconds(v.GetInForceSince().AsTime()))
 		}
-		if foreign := foreignOf(v); foreign != "" {
-			s.Message = cut("another program has set "+foreign, longestMessage)
+		for _, a := range v.GetQosResources() {
+			if foreign := a.GetForeign(); foreign != "" { // lower limits
+				s.Message = cut("another program has set "+foreign, longestMessage)
+			}
 		}
 		if claimed.Problem != "" {
 			s.State, s.Reason = nodeqosv1alpha1.VolumeNotEnforced, nodeqosv1alpha1.ReasonInvalidClass
@@ -147,36 +150,20 @@ func (p *Publisher) volume(claimed nodeqosv1alpha1.ClaimedVolume, state nodecach
 
 // volumeInForce returns the volume if it has the class of its claim, and nil otherwise.
 func volumeInForce(claimed nodeqosv1alpha1.ClaimedVolume, assignments *qosv1alpha1.ListAssignmentsResponse) *qosv1alpha1.VolumeAssignments {
+	hasClass := func(a *qosv1alpha1.Assignment) bool {
+		return a.GetSource() == qosv1alpha1.Source_SOURCE_CLAIM && a.GetClass() == claimed.Class
+	}
 	for _, pod := range assignments.GetPods() {
 		if pod.GetUid() != claimed.PodUID {
 			continue
 		}
 		for _, c := range pod.GetContainers() {
 			for _, v := range c.GetVolumes() {
-				if c.GetName() == claimed.Container && v.GetPath() == claimed.Path && v.GetDevice() != "" && hasClass(v, claimed.Class) {
+				if c.GetName() == claimed.Container && v.GetPath() == claimed.Path && v.GetDevice() != "" && slices.ContainsFunc(v.GetQosResources(), hasClass) {
 					return v
 				}
 			}
 		}
 	}
 	return nil
-}
-
-// foreignOf describes the lower limits that another program has set for a volume, or returns "".
-func foreignOf(v *qosv1alpha1.VolumeAssignments) string {
-	for _, a := range v.GetQosResources() {
-		if a.GetForeign() != "" {
-			return a.GetForeign()
-		}
-	}
-	return ""
-}
-
-func hasClass(v *qosv1alpha1.VolumeAssignments, class string) bool {
-	for _, a := range v.GetQosResources() {
-		if a.GetSource() == qosv1alpha1.Source_SOURCE_CLAIM {
-			return a.GetClass() == class
-		}
-	}
-	return false
 }

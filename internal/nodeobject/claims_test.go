@@ -20,6 +20,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // plugin simulates the plugin, and records the claims that it gets.
@@ -47,9 +48,16 @@ func (p *plugin) follow(o *nodeobject.Options) { o.SetClaims = p.set }
 func (p *plugin) withGold(t *testing.T, state nodecache.State) *rig {
 	t.Helper()
 	r := start(t, serve(t, "uid-1"), state, p.follow)
-	pass(time.Minute)
+	bubble.Pass(time.Minute)
 	r.setSpec("gold", 2)
 	return r
+}
+
+// fail makes all requests fail with this error, or succeed if it is nil.
+func (p *plugin) fail(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
 }
 
 // take returns the claims since the last call.
@@ -113,11 +121,11 @@ func TestThePluginFollowsTheSpec(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
 		r := start(t, serve(t, "uid-1"), ready(0), p.follow)
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		p.take()
 
 		r.setSpec("gold", 2)
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		want := []*qosv1alpha1.SetVolumeClaimsRequest{{
 			Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxReadBps: 500}},
 			Volumes: []*qosv1alpha1.ClaimedVolume{{PodUid: "u", Container: "main", Path: "/data", Claim: "db/data-0", Class: "gold"}},
@@ -130,13 +138,13 @@ func TestThePluginFollowsTheSpec(t *testing.T) {
 		r.expectVolume(t, notEnforced("gold", "NotRunning", "the container does not run"), 2)
 
 		r.plugin.Set(withClaim("gold", "253:3"))
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.expectVolume(t, inForce("gold"), 2)
 		if got := p.take(); len(got) != 1 { // this state has another start time, as after a restart of the plugin
 			t.Errorf("after a restart the plugin got %v, want the spec once", got)
 		}
 
-		pass(time.Hour)
+		bubble.Pass(time.Hour)
 		if got := p.take(); len(got) > 0 {
 			t.Errorf("without a change the plugin got %v, want nothing", got)
 		}
@@ -147,7 +155,7 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
 		r := p.withGold(t, ready(0))
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		p.take()
 
 		r.put(func(o object) object {
@@ -156,7 +164,7 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 			return o
 		})
 
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		if got := p.take(); len(got) > 0 {
 			t.Errorf("without a written spec, the plugin got %v, want nothing", got)
 		}
@@ -166,7 +174,7 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 			return o
 		})
 
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		if got := p.take(); len(got) != 1 || len(got[0].GetVolumes()) > 0 {
 			t.Errorf("after the spec was written, the plugin got %v, want one request without volumes", got)
 		}
@@ -177,20 +185,16 @@ func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
 		r := p.withGold(t, withClaim("gold", "253:3"))
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.expectVolume(t, inForce("gold"), 2)
 
-		p.mu.Lock()
-		p.err = status.Error(codes.Unavailable, "the plugin ends")
-		p.mu.Unlock()
+		p.fail(status.Error(codes.Unavailable, "the plugin ends"))
 		r.setSpec("silver", 3)
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.expectVolume(t, inForce("gold"), 2)
 
-		p.mu.Lock()
-		p.err = nil
-		p.mu.Unlock()
-		pass(5 * time.Minute)
+		p.fail(nil)
+		bubble.Pass(5 * time.Minute)
 		r.expectVolume(t, notEnforced("silver", "NotRunning", "the container does not run"), 3)
 	})
 }
@@ -202,7 +206,7 @@ func TestAVolumeIsNotInForceBeforeThePluginGotTheNewLimits(t *testing.T) {
 		p := &plugin{}
 		state := withClaim("gold", "253:3")
 		r := p.withGold(t, state)
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 
 		p.apply = func() {
 			after := withClaim("gold", "")
@@ -212,7 +216,7 @@ func TestAVolumeIsNotInForceBeforeThePluginGotTheNewLimits(t *testing.T) {
 
 		r.setSpec("gold", 3)
 		for range 100 {
-			pass(100 * time.Millisecond)
+			bubble.Pass(100 * time.Millisecond)
 			if s := r.published(t).Status; s.ObservedGeneration == 3 && s.Volumes[0].State == nodeqosv1alpha1.VolumeInForce {
 				t.Fatal("a volume is reported as in force before the plugin got its limits")
 			}
@@ -266,7 +270,7 @@ func TestTheStateOfAVolumeIsReported(t *testing.T) {
 					o["spec"].(map[string]any)["volumes"].([]any)[0].(map[string]any)["problem"] = test.problem
 					return o
 				})
-				pass(time.Hour)
+				bubble.Pass(time.Hour)
 				r.expectVolume(t, test.want, 2)
 				if got := p.take(); len(got) != 1 {
 					t.Errorf("the plugin got the same spec %d times, want once", len(got))
@@ -279,9 +283,9 @@ func TestTheStateOfAVolumeIsReported(t *testing.T) {
 func TestWithoutTheFlagTheSpecHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"))
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.setSpec("gold", 2)
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		if s := r.published(t).Status; s.Volumes != nil || s.ObservedGeneration != 0 {
 			t.Errorf("the status is %+v, want neither volumes nor observedGeneration", s)
 		}

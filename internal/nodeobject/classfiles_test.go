@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // refusingFiles returns the state of a plugin that refuses class files with this error, or of a ready plugin.
@@ -37,7 +38,7 @@ func TestEachNewErrorOfClassFilesIsAnEvent(t *testing.T) {
 		r := start(t, serve(t, "uid-1"), ready(0), func(o *nodeobject.Options) { o.RecordEvent = record })
 		for _, problem := range []string{"", "a.yaml:1: wrong", "a.yaml:1: wrong", "a.yaml:2: wrong", "", "a.yaml:1: wrong"} {
 			r.plugin.Set(refusingFiles(problem))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 		}
 		r.stop()
 

@@ -10,6 +10,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // lull is shorter than the time between two heartbeats.
@@ -19,7 +20,7 @@ const lull = 2 * time.Minute
 func (r *rig) expectHeartbeats(t *testing.T, d time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		if heard := r.published(t).Status.LastHeartbeatTime; time.Since(heard.Time) > nodeqosv1alpha1.HeartbeatInterval {
 			t.Errorf("the last heartbeat is %s old", time.Since(heard.Time))
 		}
@@ -48,19 +49,19 @@ func TestPublisherRenewsTheStatus(t *testing.T) {
 			away := ready(0)
 			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "does not answer"
 			r.plugin.Set(away)
-			pass(lull)
+			bubble.Pass(lull)
 			r.takeRequests()
 			r.expectHeartbeats(t, time.Hour)
 		},
 		"until it ends, and then again when it is back": func(t *testing.T) {
 			r := settled(t)
 			r.stop()
-			pass(nodeqosv1alpha1.HeartbeatTimeout)
+			bubble.Pass(nodeqosv1alpha1.HeartbeatTimeout)
 			if status := r.published(t).Status; !status.Expired(time.Now()) {
 				t.Errorf("without a shim, the status with the heartbeat of %v has not expired", status.LastHeartbeatTime)
 			}
 			restarted := start(t, r.api, ready(0))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			restarted.expectRequests(t, watch, getNode, applyStatus)
 			if status := restarted.published(t).Status; status.Expired(time.Now()) {
 				t.Errorf("with a shim, the status with the heartbeat of %v has expired", status.LastHeartbeatTime)
@@ -72,7 +73,7 @@ func TestPublisherRenewsTheStatus(t *testing.T) {
 				o["status"].(map[string]any)["lastHeartbeatTime"] = time.Now().Add(time.Hour).Format(time.RFC3339)
 				return o
 			})
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectHeartbeats(t, time.Hour)
 		},
@@ -87,7 +88,7 @@ func TestPublisherReportsWhetherAnnotationsAreFollowed(t *testing.T) {
 		for _, follows := range []bool{true, false} {
 			r.stop()
 			r = start(t, r.api, ready(0), func(o *nodeobject.Options) { o.FollowsAnnotations = follows })
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			if got := r.published(t).Status.FollowsAnnotations; got != follows {
 				t.Errorf("published %v, want %v", got, follows)
 			}

@@ -23,8 +23,10 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
@@ -114,26 +116,26 @@ func TestNodesSpreadTheirRequestsAfterAnOutage(t *testing.T) {
 			caches[i] = cachetest.New(ready(0))
 			s := &share{Server: server}
 			p := nodeobject.New(caches[i], s, s, nodeobject.Options{
-				NodeName: fmt.Sprint("n", i), Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+				NodeName: fmt.Sprint("n", i), Writes: kubeapi.NewWrites(prometheus.NewRegistry()), Log: slog.New(slog.DiscardHandler),
 			})
 			running.Go(func() { _ = p.Run(ctx) })
 		}
 
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 
 		server.Set(true)
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		for _, c := range caches {
 			c.Set(described(1))
 		}
 
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		if _, asked := server.Counted(); asked["list"]+asked["watch"] > 20*many || asked["apply"] > 0 {
 			t.Errorf("too many requests in four minutes of outage: %v", asked)
 		}
 
 		server.Set(false)
-		pass(3 * time.Minute)
+		bubble.Pass(3 * time.Minute)
 		peak, asked := server.Counted()
 		t.Logf("%d nodes: at most %d requests within a second, %v", many, peak, asked)
 		// Each node watches, reads its Node and applies its status. These requests are spread over the longest backoff.

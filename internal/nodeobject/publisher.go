@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,28 +54,22 @@ type Options struct {
 	SetClaims func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error
 	// RecordEvent writes an event of the object with this UID. If it is nil, the publisher writes no events.
 	RecordEvent func(ctx context.Context, uid types.UID, record podevents.Record) error
-	Registry    prometheus.Registerer
+	Writes      *kubeapi.Writes
 	Log         *slog.Logger
 }
 
 // Publisher reconciles the NodeQOSResources object of the node with the plugin's state. It writes the object if the
 // object and the state differ, and otherwise only as a heartbeat.
 type Publisher struct {
-	cache Cache
-	node  string
+	cache   Cache
+	options Options
 	// heartbeat is the longest time between two writes. It has a random part, so that nodes that wrote at the same time
 	// send their next heartbeats at different times.
-	heartbeat          time.Duration
-	followsAnnotations bool
-	setClaims          func(ctx context.Context, claims *qosv1alpha1.SetVolumeClaimsRequest) error
-	recordEvent        func(ctx context.Context, uid types.UID, record podevents.Record) error
+	heartbeat time.Duration
 
 	objects dynamic.ResourceInterface
 	nodes   kubeapi.Nodes
 	queue   workqueue.TypedDelayingInterface[string] // its only key is the node's name
-	writes  *kubeapi.Writes
-	log     *slog.Logger
-	now     func() time.Time
 
 	observed observed
 	problems problems
@@ -94,12 +87,8 @@ type Publisher struct {
 // New returns a publisher. It does no I/O and starts nothing.
 func New(cache Cache, objects dynamic.Interface, nodes kubeapi.Nodes, options Options) *Publisher {
 	return &Publisher{
-		cache: cache, node: options.NodeName, nodes: nodes, now: time.Now,
-		heartbeat: nodeqosv1alpha1.HeartbeatInterval - rand.N(heartbeatJitter), followsAnnotations: options.FollowsAnnotations,
-		setClaims: options.SetClaims, recordEvent: options.RecordEvent,
-		objects:  objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
-		writes:   kubeapi.NewWrites(options.Registry),
-		log:      options.Log,
+		cache: cache, options: options, heartbeat: nodeqosv1alpha1.HeartbeatInterval - rand.N(heartbeatJitter),
+		objects: objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)), nodes: nodes,
 		refused:  newRefusedChanges(),
 		problems: problems{outcomes: kubeapi.OutcomeLog{What: "publish NodeQOSResources " + options.NodeName, Log: options.Log}},
 	}
@@ -109,7 +98,7 @@ func New(cache Cache, objects dynamic.Interface, nodes kubeapi.Nodes, options Op
 func (p *Publisher) Run(ctx context.Context) error {
 	p.queue = workqueue.NewTypedDelayingQueue[string]()
 	group, ctx := errgroup.WithContext(ctx)
-	informer := kubeapi.NewInformer(ctx, p.objects, "metadata.name="+p.node, &unstructured.Unstructured{}, p.requested)
+	informer := kubeapi.NewInformer(ctx, p.objects, "metadata.name="+p.options.NodeName, &unstructured.Unstructured{}, p.requested)
 	handled, err := informer.AddEventHandler(p.eventHandler())
 	if err != nil {
 		return err
@@ -170,7 +159,7 @@ func (p *Publisher) watchCache(ctx context.Context) {
 	}
 }
 
-func (p *Publisher) enqueue() { p.queue.AddAfter(p.node, debounce) }
+func (p *Publisher) enqueue() { p.queue.AddAfter(p.options.NodeName, debounce) }
 
 // work reconciles the object. It does nothing during a backoff or while the watch fails. It returns the time after
 // which it must be called again; 0 means that it must be called at the next change.

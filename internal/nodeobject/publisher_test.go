@@ -14,41 +14,42 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 func TestPublisherWritesOncePerChange(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"the object is created once, owned by its node, then its status": func(t *testing.T) {
 			r := start(t, serve(t, "uid-1"), ready(1))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, watch, getNode, applyObject, applyStatus)
 			r.expectOwner(t, "uid-1")
 			r.expectInUse(t, 1)
-			r.expectLog(t)
+			r.log.Expect(t)
 		},
 		"an idle time has no requests": func(t *testing.T) {
 			r := settled(t)
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 		"a change is one write, a second later": func(t *testing.T) {
 			r := settled(t)
 			r.plugin.Set(ready(1))
-			pass(time.Second - 1) // a nanosecond less than a second
+			bubble.Pass(time.Second - 1) // a nanosecond less than a second
 			r.expectRequests(t)
-			pass(1)
+			bubble.Pass(1)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 1)
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 		"many changes in a minute are a write every five seconds, with the last of them": func(t *testing.T) {
 			r := settled(t)
 			for i := range 600 {
 				r.plugin.Set(described(uint64(i + 1)))
-				pass(100 * time.Millisecond)
+				bubble.Pass(100 * time.Millisecond)
 			}
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			if got := r.writes(); got != 13 {
 				t.Errorf("%d writes, want 13", got)
 			}
@@ -58,45 +59,45 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			r := settled(t)
 			for i := range 600 {
 				r.plugin.Set(ready(uint64(i + 1)))
-				pass(100 * time.Millisecond)
+				bubble.Pass(100 * time.Millisecond)
 			}
-			pass(32 * time.Second)
+			bubble.Pass(32 * time.Second)
 			if got := r.writes(); got != 3 && got != 4 {
 				t.Errorf("%d writes, want 3 or 4", got)
 			}
 			r.expectInUse(t, 600)
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 		"a change of a running container does not wait with the other holders": func(t *testing.T) {
 			r := settled(t)
 			r.plugin.Set(ready(1))
-			pass(2 * time.Second)
+			bubble.Pass(2 * time.Second)
 			r.plugin.Set(held(qosv1alpha1.Source_SOURCE_CONTAINER))
-			pass(10 * time.Second)
+			bubble.Pass(10 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			r.plugin.Set(held(qosv1alpha1.Source_SOURCE_UPDATE))
-			pass(6 * time.Second)
+			bubble.Pass(6 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			if got := r.published(t).Status.QOSResources.ContainerQOSResources[0].Classes[0].Holders; len(got) != 1 || got[0].Source != "update" {
 				t.Errorf("the holders are %v, want one with the source update", got)
 			}
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 		"other changes do not wait for holders": func(t *testing.T) {
 			r := settled(t)
 			r.plugin.Set(ready(1))
-			pass(2 * time.Second)
+			bubble.Pass(2 * time.Second)
 			r.plugin.Set(ready(2))
-			pass(10 * time.Second)
+			bubble.Pass(10 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 1)
 			r.plugin.Set(described(2))
-			pass(2 * time.Second)
+			bubble.Pass(2 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 2)
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 	} {
@@ -110,17 +111,17 @@ func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 			r := settled(t)
 			r.stop()
 			restarted := start(t, r.api, ready(0))
-			pass(lull)
+			bubble.Pass(lull)
 			restarted.expectRequests(t, watch, getNode)
 		},
 		"a shim that restarts before the plugin leaves what there is": func(t *testing.T) {
 			r := settled(t)
 			r.stop()
 			restarted := start(t, r.api, nodecache.State{NotReadySince: time.Now(), Problem: "not yet"})
-			pass(29 * time.Second) // after 30 s, the plugin would be published as not ready
+			bubble.Pass(29 * time.Second) // after 30 s, the plugin would be published as not ready
 			restarted.expectRequests(t, watch)
 			restarted.plugin.Set(ready(0))
-			pass(lull)
+			bubble.Pass(lull)
 			restarted.expectRequests(t, getNode)
 		},
 		"a plugin that restarts changes nothing": func(t *testing.T) {
@@ -128,9 +129,9 @@ func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 			away := ready(0)
 			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "gone"
 			r.plugin.Set(away)
-			pass(29 * time.Second)
+			bubble.Pass(29 * time.Second)
 			r.plugin.Set(ready(0))
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 		"a plugin that stays away is published once, with its classes as they were, and so is its return": func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "does not answer"
 			began := away.NotReadySince
 			r.plugin.Set(away)
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectInUse(t, 2)
 			if got := r.ready(t); got.Status != metav1.ConditionFalse || got.Message != "does not answer" || got.LastTransitionTime.Unix() != began.Unix() {
 				t.Errorf("the condition is %+v, want one that is false since %v", got, began)
@@ -149,7 +150,7 @@ func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 				t.Errorf("%d writes, want 2", got)
 			}
 			r.plugin.Set(ready(2))
-			pass(lull)
+			bubble.Pass(lull)
 			if got := r.ready(t); got.Status != metav1.ConditionTrue || r.writes() != 1 {
 				t.Errorf("the condition is %+v, want a true one after one write", got)
 			}
@@ -164,14 +165,14 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 		"an object that is deleted is created again": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(object) object { return nil })
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectInUse(t, 0)
 		},
 		"changes of other clients are overwritten": func(t *testing.T) {
 			r := settled(t)
 			r.put(func(o object) object { o["status"] = object{}; return o })
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 0)
 		},
@@ -181,7 +182,7 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 				o["metadata"].(map[string]any)["labels"] = object{"a": "b"}
 				return o
 			})
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 		"a condition of another client stays, and causes one write at most": func(t *testing.T) {
@@ -191,14 +192,14 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 				status["conditions"] = append(status["conditions"].([]any), object{"type": "Foreign", "status": "True", "reason": "A", "message": ""})
 				return o
 			})
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			if got := r.writes(); got > 1 {
 				t.Errorf("%d writes, want at most 1", got)
 			}
 			for range 10 {
 				state, _ := r.plugin.Get()
 				r.plugin.Set(state)
-				pass(10 * time.Second)
+				bubble.Pass(10 * time.Second)
 			}
 			r.expectRequests(t)
 			if got := len(r.published(t).Status.Conditions); got != 3 {
@@ -210,15 +211,15 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 			r.lag(0)
 			for _, inUse := range []uint64{1, 2} {
 				r.plugin.Set(ready(inUse))
-				pass(time.Minute)
+				bubble.Pass(time.Minute)
 				r.expectRequests(t, getNode, applyStatus)
 				r.plugin.Set(ready(inUse))
-				pass(10 * time.Second)
+				bubble.Pass(10 * time.Second)
 				r.expectRequests(t)
 			}
 			for behind := range 3 {
 				r.lag(2 - behind)
-				pass(10 * time.Second)
+				bubble.Pass(10 * time.Second)
 				r.expectRequests(t)
 			}
 		},
@@ -226,7 +227,7 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 			r := settled(t)
 			r.setNode("uid-2")
 			r.put(func(object) object { return nil }) // the garbage collector deletes the object of the old Node
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectOwner(t, "uid-2")
 		},
@@ -234,17 +235,17 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 			r := settled(t)
 			r.setNode("uid-2")
 			r.plugin.Set(ready(1))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, getNode, applyObject, applyStatus)
 			r.expectOwner(t, "uid-2")
 		},
 		"a watch that ends is resumed": func(t *testing.T) {
 			r := settled(t)
 			r.endWatches()
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, watch)
 			r.plugin.Set(ready(1))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 		},
 	} {
@@ -256,55 +257,55 @@ func TestPublisherRetriesAndLogsFailuresOnce(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"a node name that does not exist is logged once, and retried slowly": func(t *testing.T) {
 			r := start(t, serve(t, ""), ready(0))
-			pass(time.Minute)
-			r.expectLog(t, `this cluster has no node \"n1\"; set --node-name to the name of this node in \"kubectl get nodes\"`)
+			bubble.Pass(time.Minute)
+			r.log.Expect(t, `this cluster has no node \"n1\"; set --node-name to the name of this node in \"kubectl get nodes\"`)
 			r.expectSlowRetries(t)
 			r.setNode("uid-1")
-			pass(2 * time.Minute)
+			bubble.Pass(2 * time.Minute)
 			r.expectOwner(t, "uid-1")
-			r.expectLog(t, "works again")
+			r.log.Expect(t, "works again")
 		},
 		"a CRD that is not installed is logged once with the remedy": func(t *testing.T) {
 			a := serve(t, "uid-1")
 			a.refuse(on(list, 404, "404 page not found", ""))
 			r := start(t, a, ready(0))
 			r.expectSlowRetries(t)
-			r.expectLog(t, "kubectl apply -f deploy/kubernetes/crd.yaml")
+			r.log.Expect(t, "kubectl apply -f deploy/kubernetes/crd.yaml")
 			r.refuse(nil)
-			pass(2 * time.Minute)
+			bubble.Pass(2 * time.Minute)
 			r.expectInUse(t, 0)
-			r.expectLog(t, "works again")
+			r.log.Expect(t, "works again")
 		},
 		"missing permission is logged once with the remedy": func(t *testing.T) {
 			a := serve(t, "uid-1")
 			a.refuse(on(applyStatus, 403, failure(403, "Forbidden", `x is forbidden: User "u" cannot patch resource "nodeqosresources/status" in API group "g"`), ""))
 			r := start(t, a, ready(0))
 			r.expectSlowRetries(t)
-			r.expectLog(t, "u may not patch nodeqosresources/status (g); bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml")
+			r.log.Expect(t, "u may not patch nodeqosresources/status (g); bind this user to the ClusterRole of deploy/kubernetes/rbac.yaml")
 		},
 		"a conflict is retried": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(on(applyStatus, 409, failure(409, "Conflict", "modified"), ""))
 			r.plugin.Set(ready(1))
-			pass(time.Second)
+			bubble.Pass(time.Second)
 			r.refuse(nil)
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectInUse(t, 1)
-			r.expectLog(t, "modified concurrently", "works again")
+			r.log.Expect(t, "modified concurrently", "works again")
 		},
 		"an overloaded server gets no request before its Retry-After": func(t *testing.T) {
 			r := settled(t)
 			r.refuse(on(applyStatus, 429, "Too many requests", "120"))
 			r.plugin.Set(ready(1))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.plugin.Set(described(1)) // a change does not shorten the wait
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 			r.refuse(nil)
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectInUse(t, 1)
-			r.expectLog(t, "API server is overloaded", "works again")
+			r.log.Expect(t, "API server is overloaded", "works again")
 		},
 		"a request that hangs is canceled after half a minute, and retried": func(t *testing.T) {
 			r := settled(t)
@@ -313,14 +314,14 @@ func TestPublisherRetriesAndLogsFailuresOnce(t *testing.T) {
 				return 503, "", ""
 			})
 			r.plugin.Set(ready(1))
-			pass(30 * time.Second)
-			r.expectLog(t)
+			bubble.Pass(30 * time.Second)
+			r.log.Expect(t)
 			r.refuse(nil)
-			pass(time.Second)
-			r.expectLog(t, "does not answer (context deadline exceeded)")
-			pass(time.Minute)
+			bubble.Pass(time.Second)
+			r.log.Expect(t, "does not answer (context deadline exceeded)")
+			bubble.Pass(time.Minute)
 			r.expectInUse(t, 1)
-			r.expectLog(t, "works again")
+			r.log.Expect(t, "works again")
 		},
 		"a server that cannot stream lists gets a list request": func(t *testing.T) {
 			a := serve(t, "uid-1")
@@ -331,9 +332,9 @@ func TestPublisherRetriesAndLogsFailuresOnce(t *testing.T) {
 				return 422, failure(422, "Invalid", "sendInitialEvents is forbidden"), ""
 			})
 			r := start(t, a, ready(0))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, watch, list, watch, getNode, applyObject, applyStatus)
-			r.expectLog(t)
+			r.log.Expect(t)
 		},
 		"an object that is deleted between two requests is created again": func(t *testing.T) {
 			r := settled(t)
@@ -345,7 +346,7 @@ func TestPublisherRetriesAndLogsFailuresOnce(t *testing.T) {
 				return 0, "", ""
 			})
 			r.plugin.Set(ready(1))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectInUse(t, 1)
 		},
 		"an API server that is away for an hour is logged once, and written to when it is back": func(t *testing.T) {
@@ -353,25 +354,25 @@ func TestPublisherRetriesAndLogsFailuresOnce(t *testing.T) {
 			r.setDown(true)
 			for i := range 60 {
 				r.plugin.Set(ready(uint64(i + 1)))
-				pass(time.Minute)
+				bubble.Pass(time.Minute)
 			}
-			r.expectLog(t, "the API server at http://api.example does not answer (connection refused); the node is not affected")
+			r.log.Expect(t, "the API server at http://api.example does not answer (connection refused); the node is not affected")
 			r.takeRequests()
 			r.setDown(false)
-			pass(2 * time.Minute)
+			bubble.Pass(2 * time.Minute)
 			r.expectRequests(t, watch, getNode, applyStatus)
 			r.expectInUse(t, 60)
-			r.expectLog(t, "works again")
-			pass(lull)
+			r.log.Expect(t, "works again")
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 		"an API server that was away while nothing changed is not written to": func(t *testing.T) {
 			r := settled(t)
 			r.setDown(true)
-			pass(30 * time.Second)
+			bubble.Pass(30 * time.Second)
 			r.takeRequests()
 			r.setDown(false)
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t, watch)
 		},
 		"an expired resource version is not logged": func(t *testing.T) {
@@ -384,9 +385,9 @@ func TestPublisherRetriesAndLogsFailuresOnce(t *testing.T) {
 				return 410, failure(410, "Expired", "too old resource version"), ""
 			})
 			r.endWatches()
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, watch, watch)
-			r.expectLog(t)
+			r.log.Expect(t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })

@@ -41,7 +41,7 @@ func (p *Publisher) reconcile(ctx context.Context) (next time.Duration, err erro
 	object := p.observed.get()
 	typed, err := typedOf(object)
 	if err != nil {
-		p.log.Warn("the NodeQOSResources object cannot be parsed, so it is overwritten", "name", p.node, "problem", err)
+		p.options.Log.Warn("the NodeQOSResources object cannot be parsed, so it is overwritten", "name", p.options.NodeName, "problem", err)
 	}
 	state, _ := p.cache.Get()
 
@@ -59,15 +59,15 @@ func (p *Publisher) publish(
 	ctx context.Context, object *unstructured.Unstructured, typed nodeqosv1alpha1.NodeQOSResources, state nodecache.State,
 ) (next time.Duration, err error) {
 	before := typed.Status
-	next = graceLeft(state, p.now())
-	desired, known := desiredStatus(state, before, p.now())
+	next = graceLeft(state, time.Now())
+	desired, known := desiredStatus(state, before, time.Now())
 	if !known {
 		return next, nil
 	}
 	p.setVolumes(&desired, typed, state)
 	p.setRefusals(&desired, state)
-	limitSize(&desired, typed.Spec, p.now().Before(p.reducedUntil), before.Conditions, p.now())
-	desired.FollowsAnnotations, desired.LastHeartbeatTime = p.followsAnnotations, before.LastHeartbeatTime
+	limitSize(&desired, typed.Spec, time.Now().Before(p.reducedUntil), before.Conditions, time.Now())
+	desired.FollowsAnnotations, desired.LastHeartbeatTime = p.options.FollowsAnnotations, before.LastHeartbeatTime
 	next = pause.Shortest(next, p.untilHeartbeat(before))
 
 	if owned(object, p.owner) {
@@ -92,12 +92,12 @@ func (p *Publisher) publish(
 	if p.inSync(object, before, desired) {
 		return next, nil
 	}
-	desired.LastHeartbeatTime = new(seconds(p.now()))
+	desired.LastHeartbeatTime = new(seconds(time.Now()))
 	if err := p.applyStatus(ctx, object, desired); err != nil {
 		return 0, err
 	}
 	p.reportClassFiles(ctx, object, before, desired)
-	return pause.Shortest(graceLeft(state, p.now()), p.heartbeat), nil
+	return pause.Shortest(graceLeft(state, time.Now()), p.heartbeat), nil
 }
 
 // reportClassFiles writes an event if the status that was written has a new reason why class files are refused. It does not retry: the
@@ -107,15 +107,15 @@ func (p *Publisher) reportClassFiles(
 ) {
 	now := meta.FindStatusCondition(written.Conditions, nodeqosv1alpha1.ConditionConfigurationApplied)
 	was := meta.FindStatusCondition(before.Conditions, nodeqosv1alpha1.ConditionConfigurationApplied)
-	if p.recordEvent == nil || now == nil || now.Reason != qos.ReasonRefused || was != nil && was.Message == now.Message {
+	if p.options.RecordEvent == nil || now == nil || now.Reason != qos.ReasonRefused || was != nil && was.Message == now.Message {
 		return
 	}
 
 	record := podevents.Record{
-		Reason: podevents.ClassFilesRefused, Warning: true, Series: now.Message, Message: now.Message, Count: 1, First: p.now(), Last: p.now(),
+		Reason: podevents.ClassFilesRefused, Warning: true, Series: now.Message, Message: now.Message, Count: 1, First: time.Now(), Last: time.Now(),
 	}
-	if err := p.recordEvent(ctx, object.GetUID(), record); err != nil && ctx.Err() == nil {
-		p.log.Warn("cannot write the event about class files", "name", p.node, "problem", err)
+	if err := p.options.RecordEvent(ctx, object.GetUID(), record); err != nil && ctx.Err() == nil {
+		p.options.Log.Warn("cannot write the event about class files", "name", p.options.NodeName, "problem", err)
 	}
 }
 
@@ -124,7 +124,7 @@ func (p *Publisher) untilHeartbeat(status nodeqosv1alpha1.NodeQOSResourcesStatus
 	if status.LastHeartbeatTime == nil {
 		return 0
 	}
-	age := p.now().Sub(status.LastHeartbeatTime.Time)
+	age := time.Now().Sub(status.LastHeartbeatTime.Time)
 	if age < 0 { // the clock was set back
 		return 0
 	}
@@ -137,13 +137,13 @@ func (p *Publisher) applyStatus(ctx context.Context, object *unstructured.Unstru
 	case apierrors.IsNotFound(err):
 		p.observed.set(object, true)
 	case isTooLarge(err):
-		p.reducedUntil = p.now().Add(reducedTime)
+		p.reducedUntil = time.Now().Add(reducedTime)
 	}
 	if err != nil {
 		return err
 	}
 
-	p.applied = applied{status: status, version: after.GetResourceVersion(), at: p.now()}
+	p.applied = applied{status: status, version: after.GetResourceVersion(), at: time.Now()}
 	return nil
 }
 
@@ -154,7 +154,7 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	if equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
 		pause = holdersInterval
 	}
-	return p.applied.at.Add(pause).Sub(p.now())
+	return p.applied.at.Add(pause).Sub(time.Now())
 }
 
 // withHoldersOf returns a copy of the first status with the holders of each class, the foreign settings and the refusals of
@@ -218,14 +218,14 @@ func owned(object *unstructured.Unstructured, uid types.UID) bool {
 }
 
 func (p *Publisher) nodeUID(ctx context.Context) (types.UID, error) {
-	node, err := p.nodes.Get(ctx, p.node, metav1.GetOptions{})
+	node, err := p.nodes.Get(ctx, p.options.NodeName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "", &kubeapi.Problem{Err: err, Line: fmt.Sprintf(
-			"this cluster has no node %q; set --node-name to the name of this node in \"kubectl get nodes\"", p.node)}
+			"this cluster has no node %q; set --node-name to the name of this node in \"kubectl get nodes\"", p.options.NodeName)}
 	}
 
 	if err != nil {
-		return "", fmt.Errorf("get node %s: %w", p.node, err)
+		return "", fmt.Errorf("get node %s: %w", p.options.NodeName, err)
 	}
 	return node.UID, nil
 }
@@ -233,23 +233,23 @@ func (p *Publisher) nodeUID(ctx context.Context) (types.UID, error) {
 // identity returns the object without its status. The object's owner is the Node.
 func (p *Publisher) identity() nodeqosv1alpha1.NodeQOSResources {
 	return nodeqosv1alpha1.NodeQOSResources{ObjectMeta: metav1.ObjectMeta{
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: p.node, UID: p.owner}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: p.options.NodeName, UID: p.owner}},
 	}}
 }
 
 func (p *Publisher) apply(ctx context.Context, object nodeqosv1alpha1.NodeQOSResources, subresource ...string) (*unstructured.Unstructured, error) {
 	object.TypeMeta = metav1.TypeMeta{APIVersion: nodeqosv1alpha1.GroupVersion.String(), Kind: nodeqosv1alpha1.Kind}
-	object.Name = p.node
+	object.Name = p.options.NodeName
 	patch, err := json.Marshal(object)
 	if err != nil {
-		return nil, fmt.Errorf("encode NodeQOSResources %s: %w", p.node, err)
+		return nil, fmt.Errorf("encode NodeQOSResources %s: %w", p.options.NodeName, err)
 	}
 
 	options := metav1.PatchOptions{FieldManager: nodeqosv1alpha1.FieldManager, Force: new(true)}
-	after, err := p.objects.Patch(ctx, p.node, types.ApplyPatchType, patch, options, subresource...)
+	after, err := p.objects.Patch(ctx, p.options.NodeName, types.ApplyPatchType, patch, options, subresource...)
 	target := strings.Join(append([]string{nodeqosv1alpha1.Plural}, subresource...), "/")
-	if p.writes.Count(target, err) != nil {
-		return nil, fmt.Errorf("apply %s %s: %w", target, p.node, &kubeapi.About{Kind: kubeapi.OurKind, Err: err})
+	if p.options.Writes.Count(target, err) != nil {
+		return nil, fmt.Errorf("apply %s %s: %w", target, p.options.NodeName, &kubeapi.About{Kind: kubeapi.OurKind, Err: err})
 	}
 	p.observed.set(after, false)
 	return after, nil

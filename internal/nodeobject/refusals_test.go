@@ -17,6 +17,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // refusing returns the state of a ready plugin that refuses the requests of these containers of the pod a/web.
@@ -55,11 +56,11 @@ func TestPublisherReportsRefusals(t *testing.T) {
 		"a refusal is one write, and so is its end": func(t *testing.T) {
 			r := settled(t)
 			r.plugin.Set(refusing("app", "log"))
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectRefusals(t, refused("app", "ClassFull"), refused("log", "ClassFull"))
 			r.plugin.Set(ready(0))
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectRefusals(t)
 		},
@@ -69,7 +70,7 @@ func TestPublisherReportsRefusals(t *testing.T) {
 				state := refusing("app")
 				state.Assignments.Refusals[0].Count = i + 1
 				r.plugin.Set(state)
-				pass(10 * time.Second)
+				bubble.Pass(10 * time.Second)
 			}
 			r.expectRequests(t, getNode, applyStatus)
 		},
@@ -77,7 +78,7 @@ func TestPublisherReportsRefusals(t *testing.T) {
 			r := settled(t)
 			for i := range 60 {
 				r.plugin.Set(refusing(fmt.Sprint("app-", i)))
-				pass(time.Second)
+				bubble.Pass(time.Second)
 			}
 			if got := r.writes(); got != 2 {
 				t.Errorf("%d writes, want 2", got)
@@ -86,35 +87,35 @@ func TestPublisherReportsRefusals(t *testing.T) {
 		"a refused change comes first, and does not wait with the other refusals": func(t *testing.T) {
 			r := settled(t)
 			r.plugin.Set(refusing("app"))
-			pass(2 * time.Second)
+			bubble.Pass(2 * time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			r.plugin.Set(refusing("app", "log"))
-			pass(10 * time.Second)
+			bubble.Pass(10 * time.Second)
 			r.expectRequests(t)
 			r.refuseChange("side")
-			pass(time.Second)
+			bubble.Pass(time.Second)
 			r.expectRequests(t, getNode, applyStatus)
 			r.expectRefusals(t, refused("side", "ChangeRefused"), refused("app", "ClassFull"), refused("log", "ClassFull"))
 			r.refuseChange("side")
-			pass(lull)
+			bubble.Pass(lull)
 			r.expectRequests(t)
 		},
 		"a refused change ends with its pod": func(t *testing.T) {
 			r := settled(t)
 			r.refuseChange("side")
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.publisher.SetRefusedChanges("a/web", nil)
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.expectRequests(t, getNode, applyStatus, getNode, applyStatus)
 			r.expectRefusals(t)
 		},
 		"a shim that restarts keeps the refusals": func(t *testing.T) {
 			r := start(t, serve(t, "uid-1"), refusing("app"))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.stop()
 			r.takeRequests()
 			restarted := start(t, r.api, nodecache.State{NotReadySince: time.Now(), Problem: "not yet"})
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			restarted.expectRefusals(t, refused("app", "ClassFull"))
 		},
 		"refusals for which the object has no room are counted": func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestPublisherReportsRefusals(t *testing.T) {
 				names = append(names, fmt.Sprintf("app-%04d-%s", i, strings.Repeat("x", 50)))
 			}
 			r := start(t, serve(t, "uid-1"), refusing(names...))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			status := r.published(t).Status
 			data, err := json.Marshal(status.Refusals)
 			// The refusals may have 64 KiB, and use most of this.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,6 +24,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
@@ -76,27 +76,7 @@ type rig struct {
 	plugin    *cachetest.Cache // the state of the plugin
 	publisher *nodeobject.Publisher
 	stop      func()
-	log       logBuffer
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex // guards text
-	text strings.Builder
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// take returns what was logged since the last call.
-func (l *logBuffer) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.text.Reset()
-	return l.text.String()
+	log       bubble.Log
 }
 
 func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobject.Options)) *rig {
@@ -113,7 +93,9 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 		t.Fatal(err)
 	}
 
-	options := nodeobject.Options{NodeName: "n1", Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(&r.log, nil))}
+	options := nodeobject.Options{
+		NodeName: "n1", Writes: kubeapi.NewWrites(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&r.log, nil)),
+	}
 	for _, f := range change {
 		f(&options)
 	}
@@ -133,12 +115,6 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 	return r
 }
 
-// pass advances the time in the bubble, and then waits until all goroutines of the bubble are blocked.
-func pass(d time.Duration) {
-	time.Sleep(d) //nolint:forbidigo // it takes no time
-	synctest.Wait()
-}
-
 func (r *rig) expectRequests(t *testing.T, want ...string) {
 	t.Helper()
 	if got := r.takeRequests(); !slices.Equal(got, want) {
@@ -154,21 +130,6 @@ func (r *rig) writes() int {
 		}
 	}
 	return n
-}
-
-// expectLog checks that, since the last call, one line was logged for each text in `want`, and that this line contains
-// the text.
-func (r *rig) expectLog(t *testing.T, want ...string) {
-	t.Helper()
-	lines := strings.FieldsFunc(r.log.take(), func(c rune) bool { return c == '\n' })
-	if len(lines) != len(want) {
-		t.Fatalf("logged\n %s\nwant %d lines", strings.Join(lines, "\n "), len(want))
-	}
-	for i, w := range want {
-		if !strings.Contains(lines[i], w) {
-			t.Errorf("logged %s, want %s", lines[i], w)
-		}
-	}
 }
 
 // published returns the object in the API server, converted to its Go type.
@@ -211,7 +172,7 @@ func (r *rig) expectOwner(t *testing.T, uid string) {
 func settled(t *testing.T) *rig {
 	t.Helper()
 	r := start(t, serve(t, "uid-1"), ready(0))
-	pass(time.Minute)
+	bubble.Pass(time.Minute)
 	r.takeRequests()
 	return r
 }
@@ -241,7 +202,7 @@ func on(request string, code int, body, retryAfter string) func(*http.Request) (
 // that an administrator has to fix.
 func (r *rig) expectSlowRetries(t *testing.T) {
 	t.Helper()
-	pass(time.Hour)
+	bubble.Pass(time.Hour)
 	if got := len(r.takeRequests()); got < 30 || got > 500 {
 		t.Errorf("%d requests in an hour, want 30 to 500", got)
 	}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // fieldManager applies objects as the API server does, with the schema of the CRD.
@@ -77,14 +78,14 @@ func TestAnEmptyStateIsPublished(t *testing.T) {
 		state := ready(0)
 		state.Status.Resources.ContainerQosResources = nil
 		r.plugin.Set(state)
-		pass(lull)
+		bubble.Pass(lull)
 		r.expectRequests(t, getNode, applyStatus)
 		if got := r.published(t).Status.QOSResources.ContainerQOSResources; len(got) > 0 {
 			t.Errorf("the object still has %+v", got)
 		}
 
 		r.plugin.Set(ready(1))
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.expectInUse(t, 1)
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // crowded returns the state of a ready plugin. The pods of namespace z hold class gold and have many refusals; their names have characters
@@ -54,7 +55,7 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"the holders and refusals of a namespace stay beside those of a crowded one": func(t *testing.T) {
 			r := start(t, serve(t, "uid-1"), crowded(900))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			s := r.published(t).Status
 			holders := s.QOSResources.ContainerQOSResources[0].Classes[0].Holders
 			if len(holders) == 0 || holders[len(holders)-1].Namespace != "a" || s.Refusals[len(s.Refusals)-1].Namespace != "a" {
@@ -88,7 +89,7 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 				o["metadata"].(map[string]any)["generation"] = 3
 				return o
 			})
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			volumes := r.published(t).Status.Volumes
 			if r.size() > 500<<10 || len(volumes) != 1000 || volumes[999].Message == "…" || volumes[998].Message != "…" {
 				t.Errorf("the object has %d bytes and %d volumes; the last messages are %.9q, %.9q", r.size(), len(volumes), volumes[998].Message, volumes[999].Message)
@@ -104,12 +105,12 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 				*classes = append(*classes, &qosv1alpha1.QOSResourceClassInfo{Name: fmt.Sprint(i), Description: strings.Repeat("<", 1000), Degraded: strings.Repeat("<", 4000)})
 			}
 			r := start(t, serve(t, "uid-1"), state)
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			if got := r.incomplete(t); r.size() > 128<<10 || !strings.Contains(got, "descriptions and messages") {
 				t.Errorf("the object has %d bytes; the condition says %q", r.size(), got)
 			}
 			r.plugin.Set(ready(0))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			if got := r.incomplete(t); got != "" {
 				t.Errorf("nothing is left out, but the condition says %q", got)
 			}
@@ -124,7 +125,7 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 				return 0, "", ""
 			})
 			r := start(t, a, crowded(100))
-			pass(time.Minute)
+			bubble.Pass(time.Minute)
 			s := r.published(t).Status
 			if len(s.QOSResources.ContainerQOSResources) == 0 {
 				t.Fatalf("the API server has the status %+v", s)
@@ -137,13 +138,13 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 				t.Errorf("the condition says %q", got)
 			}
 			written := *s.LastHeartbeatTime
-			pass(12 * time.Minute)
+			bubble.Pass(12 * time.Minute)
 			if s := r.published(t).Status; !s.LastHeartbeatTime.After(written.Time) || s.Expired(time.Now()) {
 				t.Errorf("the last heartbeat is at %v, the first at %v", s.LastHeartbeatTime, written)
 			}
 
 			r.plugin.Set(crowded(0))
-			pass(6 * time.Minute)
+			bubble.Pass(6 * time.Minute)
 			if got := r.incomplete(t); got != "" {
 				t.Errorf("nothing is left out, but the condition says %q", got)
 			}

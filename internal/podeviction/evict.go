@@ -18,6 +18,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
 // result is the outcome of an eviction attempt, and the value of the metric's label "result".
@@ -73,13 +74,12 @@ func (e *Evictor) check(ctx context.Context, t *target) (result, error) {
 // checkPod returns the result of `check` for a pod that has the target's name. If the target is a static pod, the pod
 // in the API server is its mirror pod, with the target's UID in an annotation.
 func (e *Evictor) checkPod(pod *corev1.Pod, t *target) result {
-	ended := pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	switch {
 	case pod.Spec.NodeName != e.options.NodeName:
 		return gone
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] == string(t.uid):
 		return static
-	case pod.UID != t.uid || ended:
+	case pod.UID != t.uid, pod.DeletionTimestamp != nil, podspec.Finished(pod):
 		return gone
 	}
 	return ""
@@ -90,7 +90,7 @@ func (e *Evictor) post(ctx context.Context, t *target) error {
 		ObjectMeta:    metav1.ObjectMeta{Namespace: t.namespace, Name: t.name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &t.uid}},
 	})
-	return e.writes.Count("pod-eviction", err)
+	return e.options.Writes.Count("pod-eviction", err)
 }
 
 func resultOf(err error) result {
@@ -106,17 +106,12 @@ func resultOf(err error) result {
 		return blocked
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `resource "pods/eviction"`):
 		return forbidden
-	case kubeapi.ServerFailed(err) && !isInternal(err):
+	// The code is checked and not the reason, because some answers have no reason. An example is the answer to the eviction
+	// of a pod that has two PodDisruptionBudgets.
+	case kubeapi.ServerFailed(err) && kubeapi.StatusCode(err) != http.StatusInternalServerError:
 		return unavailable
 	}
 	return failed
-}
-
-// isInternal reports whether the API server answered with code 500. It checks the code and not the reason, because some
-// answers have no reason. An example is the answer to the eviction of a pod that has two PodDisruptionBudgets.
-func isInternal(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code == http.StatusInternalServerError
 }
 
 // schedule sets the time of the next attempt for this pod. If the API server is unavailable, it delays the attempts for
@@ -189,14 +184,10 @@ func (e *Evictor) reportForbidden(pod string, err error) {
 }
 
 func messageOf(err error) string {
+	parts := []string{kubeapi.Message(err)}
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return err.Error()
-	}
-
-	parts := []string{status.Status().Message}
-	if details := status.Status().Details; details != nil {
-		for _, cause := range details.Causes {
+	if errors.As(err, &status) && status.Status().Details != nil {
+		for _, cause := range status.Status().Details.Causes {
 			parts = append(parts, cause.Message)
 		}
 	}

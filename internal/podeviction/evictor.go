@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
@@ -45,6 +46,7 @@ type Options struct {
 	// NodeName is the node whose pods may be evicted. Pods of other nodes are never evicted, even if the plugin reports them.
 	NodeName string
 	Events   bool
+	Writes   *kubeapi.Writes
 	Registry prometheus.Registerer
 	Log      *slog.Logger
 }
@@ -56,7 +58,6 @@ type Evictor struct {
 	options Options
 	limit   flowcontrol.RateLimiter
 	queue   workqueue.TypedDelayingInterface[types.UID]
-	writes  *kubeapi.Writes
 	events  *podevents.Recorder
 	results *prometheus.CounterVec
 	// targets is nil if the plugin is not ready.
@@ -94,13 +95,11 @@ type progress struct {
 
 // New makes an evictor. It does no I/O and starts nothing.
 func New(plugin Cache, client kubeapi.Core, options Options) *Evictor {
-	writes := kubeapi.NewWrites(options.Registry)
 	e := &Evictor{
 		plugin: plugin, client: client, options: options,
 		limit:  flowcontrol.NewTokenBucketRateLimiter(evictionsPerSecond, evictionBurst),
-		writes: writes,
-		events: podevents.NewRecorder(client, writes, options.NodeName),
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{
+		events: podevents.NewRecorder(client, options.Writes, options.NodeName),
+		results: promauto.With(options.Registry).NewCounterVec(prometheus.CounterOpts{
 			Name: "qos_shim_evictions_total", Help: "Attempts to evict a pod whose class was removed from the class files, by result.",
 		}, []string{"result"}),
 		pods: map[types.UID]*progress{}, forbidden: map[string]*kubeapi.Retry{},
@@ -108,7 +107,6 @@ func New(plugin Cache, client kubeapi.Core, options Options) *Evictor {
 		eventLog:  kubeapi.OutcomeLog{What: "write events of pods that are evicted", Log: options.Log},
 	}
 
-	options.Registry.MustRegister(e.results)
 	for _, r := range []result{evicted, gone, static, blocked, forbidden, unavailable, failed} {
 		e.results.WithLabelValues(string(r)) // exports 0
 	}

@@ -21,6 +21,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // evictedEvent is the event of pod web after its eviction.
@@ -32,12 +33,12 @@ func TestEvictions(t *testing.T) {
 		"a target is evicted once and gets an event": func(t *testing.T) {
 			r := start(t, pod("a/web"), pod("a/other"))
 			r.setTargets("a/web")
-			r.pass(time.Hour)
+			bubble.Pass(time.Hour)
 			r.setTargets("a/web")
-			r.pass(time.Hour)
+			bubble.Pass(time.Hour)
 			r.wantEvictions("in the end", "web")
 			r.wantEvents("in the end", evictedEvent)
-			r.wantLog("in the end", "evicted")
+			r.log.Expect(t, "evicted")
 			if diff := cmp.Diff(map[string]int{"evicted": 1}, r.results()); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
@@ -47,20 +48,20 @@ func TestEvictions(t *testing.T) {
 			r.plugin.Set(nodecache.State{Assignments: &qosv1alpha1.ListAssignmentsResponse{
 				Evictions: []*qosv1alpha1.Eviction{eviction("a", "web", "main"), eviction("a", "web", "side")},
 			}})
-			r.pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.wantEvictions("in the end", "web")
 			r.wantEvents("in the end", evictedEvent+"; container side: class gold was taken out")
 		},
 		"a class that returns soon evicts no pod": func(t *testing.T) {
 			r := start(t, pod("a/web"))
 			r.setTargets("a/web")
-			r.pass(9 * time.Second) // after 10 s, the pod would be evicted
+			bubble.Pass(9 * time.Second) // after 10 s, the pod would be evicted
 			r.setTargets()
-			r.pass(time.Second)
+			bubble.Pass(time.Second)
 			r.setTargets("a/web")
-			r.pass(9 * time.Second)
+			bubble.Pass(9 * time.Second)
 			r.setTargets()
-			r.pass(time.Hour)
+			bubble.Pass(time.Hour)
 			r.wantEvictions("in the end")
 		},
 		"while the plugin is away no pod is evicted": func(t *testing.T) {
@@ -70,16 +71,16 @@ func TestEvictions(t *testing.T) {
 			away := state
 			away.NotReadySince = time.Now()
 			r.plugin.Set(away)
-			r.pass(time.Hour)
+			bubble.Pass(time.Hour)
 			r.wantEvictions("while it is away")
 			r.plugin.Set(state)
-			r.pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.wantEvictions("when it is back", "web")
 		},
 		"without the option Events, no event is written": func(t *testing.T) {
 			r := startWith(t, podeviction.Options{NodeName: "worker"}, pod("a/web"))
 			r.setTargets("a/web")
-			r.pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.wantEvictions("in the end", "web")
 			r.wantEvents("in the end")
 		},
@@ -90,11 +91,11 @@ func TestEvictions(t *testing.T) {
 				return true, nil, apierrors.NewServiceUnavailable("etcd is away")
 			})
 			r.setTargets(names...)
-			r.pass(time.Minute)
+			bubble.Pass(time.Minute)
 			if requests := r.takeRequests(); !slices.Equal(slices.Sorted(slices.Values(requests)), []string{"p0", "p1", "p2"}) {
 				t.Errorf("requested evictions of %q, want p0, p1 and p2 in any order", requests)
 			}
-			r.wantLog("in the end", "evicted", "write events", "evicted", "evicted")
+			r.log.Expect(t, "evicted", "write events", "evicted", "evicted")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
@@ -123,17 +124,17 @@ func TestPodsThatCannotBeEvictedAreSkipped(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := start(t, test.pods...)
 				r.setTargets("a/web")
-				r.pass(time.Hour)
+				bubble.Pass(time.Hour)
 				r.wantEvictions("in an hour")
 				if diff := cmp.Diff(map[string]int{test.want: 1}, r.results()); diff != "" {
 					t.Errorf("results (-want +got):\n%s", diff)
 				}
 
 				if test.want == "static" {
-					r.wantLog("in an hour", "change its manifest file")
+					r.log.Expect(t, "change its manifest file")
 					r.wantEvents("in an hour", "Warning QOSClassRemoved uid-web: a static pod cannot be evicted, because the kubelet would recreate it; change its manifest file: container main: class gold was taken out")
 				} else {
-					r.wantLog("in an hour")
+					r.log.Expect(t)
 					r.wantEvents("in an hour")
 				}
 			})
@@ -154,9 +155,9 @@ func TestPodsThatVanishMeanwhileAreNotReported(t *testing.T) {
 				r := start(t, pod("a/web"))
 				r.setAnswer(func(string) error { return answer })
 				r.setTargets("a/web")
-				r.pass(time.Hour)
+				bubble.Pass(time.Hour)
 				r.wantEvictions("in an hour", "web")
-				r.wantLog("in an hour")
+				r.log.Expect(t)
 				r.wantEvents("in an hour")
 			})
 		})
@@ -168,19 +169,19 @@ func TestAPodDisruptionBudgetIsRespected(t *testing.T) {
 		r := start(t, pod("a/web"))
 		r.setAnswer(func(string) error { return budgetError() })
 		r.setTargets("a/web")
-		r.pass(time.Hour)
+		bubble.Pass(time.Hour)
 		if tries := len(r.takeRequests()); tries < 60 || tries > 300 {
 			t.Errorf("%d requests in an hour, want about every half minute", tries)
 		}
 
 		const waits = "Warning QOSClassRemoved uid-web: the pod will be evicted as soon as its PodDisruptionBudget allows it: container main: class gold was taken out"
-		r.wantLog("in an hour", "disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
+		r.log.Expect(t, "disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 		r.wantEvents("in an hour", waits)
 		r.setAnswer(allow)
-		r.pass(time.Minute + time.Second)
+		bubble.Pass(time.Minute + time.Second)
 		r.wantEvictions("when it allows it", "web")
 		r.wantEvents("when it allows it", evictedEvent, waits)
-		r.wantLog("when it allows it", "evicted")
+		r.log.Expect(t, "evicted")
 	})
 }
 
@@ -190,21 +191,21 @@ func TestAMissingPermissionIsLoggedOnceForAllPods(t *testing.T) {
 		r := start(t, pod(all[0]), pod(all[1]), pod(all[2]), pod(all[3]))
 		r.setAnswer(rightsError)
 		r.setTargets(all...)
-		r.pass(time.Hour)
-		r.wantLog("in an hour", `cannot create resource \"pods/eviction\"`)
+		bubble.Pass(time.Hour)
+		r.log.Expect(t, `cannot create resource \"pods/eviction\"`)
 		if tries := len(r.takeRequests()); tries > 500 {
 			t.Errorf("%d requests in an hour for four pods in three namespaces", tries)
 		}
 
 		r.wantEvents("in an hour")
 		r.setTargets() // the missing permission is logged again only after no pod was a target
-		r.pass(time.Second)
+		bubble.Pass(time.Second)
 		r.setTargets(all...)
-		r.pass(time.Hour)
-		r.wantLog("when pods are targets again", "set the value evictions of the Helm chart, or: kubectl apply -k deploy/kubernetes-eviction")
+		bubble.Pass(time.Hour)
+		r.log.Expect(t, "set the value evictions of the Helm chart, or: kubectl apply -k deploy/kubernetes-eviction")
 		r.takeRequests()
 		r.setAnswer(allow)
-		r.pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		requests := slices.Sorted(slices.Values(r.takeRequests()))
 		if !slices.Equal(requests, []string{"four", "one", "three", "two"}) {
 			t.Errorf("after the permission was granted, requested evictions of %q, want all four pods", requests)
@@ -222,7 +223,7 @@ func TestPodsAreEvictedInTheNamespacesWhereThatIsAllowed(t *testing.T) {
 			return nil
 		})
 		r.setTargets("a/closed", "b/open", "b/too")
-		r.pass(11 * time.Second)
+		bubble.Pass(11 * time.Second)
 		if requests := r.takeRequests(); !slices.Contains(requests, "open") || !slices.Contains(requests, "too") {
 			t.Errorf("requested evictions only of %q, want those of all pods that may be evicted", requests)
 		}
@@ -245,16 +246,16 @@ func TestAFailureOfOnePodIsLoggedOnceAndBlocksNoOther(t *testing.T) {
 				})
 
 				r.setTargets("a/web", "a/other")
-				r.pass(11 * time.Second)
+				bubble.Pass(11 * time.Second)
 				if requests := r.takeRequests(); !slices.Contains(requests, "other") {
 					t.Errorf("evictions were requested for %q, want also the pod other", requests)
 				}
 
-				r.pass(time.Hour)
-				r.wantLog("in an hour", name, "evicted")
+				bubble.Pass(time.Hour)
+				r.log.Expect(t, name, "evicted")
 				r.setAnswer(allow)
-				r.pass(time.Minute + time.Second)
-				r.wantLog("after the fix", "evicted")
+				bubble.Pass(time.Minute + time.Second)
+				r.log.Expect(t, "evicted")
 			})
 		})
 	}
@@ -266,19 +267,19 @@ func TestAnUnavailableAPIServerIsRetriedOnceForAllPods(t *testing.T) {
 		r := start(t, pods...)
 		r.setAnswer(func(string) error { return apierrors.NewServiceUnavailable("etcd is away") })
 		r.setTargets(names...)
-		r.pass(time.Hour)
+		bubble.Pass(time.Hour)
 		if tries := len(r.takeRequests()); tries < 60 || tries > 300 {
 			t.Errorf("%d requests in an hour, want about every half minute", tries)
 		}
 
-		r.wantLog("in an hour", "etcd is away")
+		r.log.Expect(t, "etcd is away")
 		r.setAnswer(allow)
-		r.pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		if got := len(r.takeRequests()); got != 50 {
 			t.Errorf("%d pods are evicted when the API server is back, want 50", got)
 		}
 
-		if said := r.log.take(); strings.Count(said, "works again") != 1 {
+		if said := r.log.String(); strings.Count(said, "works again") != 1 {
 			t.Errorf("logged %s", said)
 		}
 	})
@@ -289,18 +290,18 @@ func TestEvictionsAreRateLimitedAndStopWhenTheClassReturns(t *testing.T) {
 		pods, names := several(100)
 		r := start(t, pods...)
 		r.setTargets(names...)
-		r.pass(10*time.Second + time.Millisecond)
+		bubble.Pass(10*time.Second + time.Millisecond)
 		if got := len(r.takeRequests()); got != 5 {
 			t.Errorf("%d pods are evicted at once, want 5", got)
 		}
 
-		r.pass(20 * time.Second)
+		bubble.Pass(20 * time.Second)
 		if got := len(r.takeRequests()); got < 19 || got > 21 {
 			t.Errorf("%d pods are evicted in 20 s, want 20", got)
 		}
 
 		r.setTargets()
-		r.pass(time.Hour)
+		bubble.Pass(time.Hour)
 		r.wantEvictions("after the class was back")
 	})
 }
@@ -317,9 +318,9 @@ func TestPodsThatWaitForABudgetBlockNoOther(t *testing.T) {
 		})
 
 		r.setTargets(names...)
-		r.pass(5 * time.Minute)
+		bubble.Pass(5 * time.Minute)
 		r.setTargets(append(names, "b/free")...)
-		r.pass(10 * time.Minute)
+		bubble.Pass(10 * time.Minute)
 		if requests := r.takeRequests(); !slices.Contains(requests, "free") {
 			t.Errorf("none of %d requests was for the pod without a budget", len(requests))
 		}

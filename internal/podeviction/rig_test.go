@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,9 +25,11 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podeviction"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
@@ -40,33 +41,13 @@ type rig struct {
 	plugin   *cachetest.Cache
 	client   *fake.Clientset
 	registry *prometheus.Registry
-	log      text
+	log      bubble.Log
 
 	mu sync.Mutex // guards all below
 	// answer returns the API server's answer to the eviction of the named pod. If it returns nil, the pod is evicted.
 	answer func(name string) error
 	// requests lists the names of the pods whose eviction was requested.
 	requests []string
-}
-
-// text is a log that can be read while it is written.
-type text struct {
-	mu      sync.Mutex // guards written
-	written strings.Builder
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.written.Write(p)
-}
-
-// take returns and removes what was written.
-func (l *text) take() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	defer l.written.Reset()
-	return l.written.String()
 }
 
 // start runs an evictor until the test ends. The plugin is not ready yet.
@@ -89,7 +70,7 @@ func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 	}
 
 	r.client.PrependReactor("create", "pods", r.evict)
-	o.Registry, o.Log = r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
+	o.Writes, o.Registry, o.Log = kubeapi.NewWrites(r.registry), r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
 	evictor := podeviction.New(r.plugin, apiserver.Core(r.client), o)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -151,11 +132,6 @@ func (r *rig) takeRequests() []string {
 
 func allow(string) error { return nil }
 
-func (r *rig) pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
 // setTargets makes the plugin report the container "main" of each pod as an eviction target. A pod is given as
 // namespace/name.
 func (r *rig) setTargets(pods ...string) {
@@ -200,22 +176,6 @@ func (r *rig) wantEvictions(when string, want ...string) {
 	r.t.Helper()
 	if requests := r.takeRequests(); !slices.Equal(requests, want) {
 		r.t.Errorf("%s: requested evictions of %q, want %q", when, requests, want)
-	}
-}
-
-// wantLog checks that, since the last call, one line was logged for each text in `want`, and that the line contains the
-// text.
-func (r *rig) wantLog(when string, want ...string) {
-	r.t.Helper()
-	lines := strings.FieldsFunc(r.log.take(), func(c rune) bool { return c == '\n' })
-	if len(lines) != len(want) {
-		r.t.Errorf("%s: logged %q, want %d lines", when, lines, len(want))
-		return
-	}
-	for i, w := range want {
-		if !strings.Contains(lines[i], w) {
-			r.t.Errorf("%s: logged %s, want %s", when, lines[i], w)
-		}
 	}
 }
 

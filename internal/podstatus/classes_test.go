@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +18,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 const (
@@ -30,15 +30,6 @@ const (
 {"name":"k8s.io/rdt","class":""}]}]}`
 )
 
-func (r *rig) pod(name string) *corev1.Pod {
-	r.t.Helper()
-	pod, err := r.client.CoreV1().Pods("default").Get(r.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return pod
-}
-
 func (r *rig) wantClasses(when, name, want string) {
 	r.t.Helper()
 	if got := r.pod(name).Annotations[classes.EffectiveKey]; got != want {
@@ -49,15 +40,7 @@ func (r *rig) wantClasses(when, name, want string) {
 // setClasses writes the annotation as another client does, and removes it if the value is "".
 func (r *rig) setClasses(name, value string) {
 	r.t.Helper()
-	pod := r.pod(name)
-	pod.Annotations[classes.EffectiveKey] = value
-	if value == "" {
-		delete(pod.Annotations, classes.EffectiveKey)
-	}
-	if _, err := r.client.CoreV1().Pods("default").Update(r.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		r.t.Fatal(err)
-	}
-	r.client.ClearActions()
+	r.setAnnotation(name, classes.EffectiveKey, value)
 }
 
 func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
@@ -77,12 +60,12 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 
 		for _, value := range []string{"forged", strings.Repeat("x", 1<<17), ""} {
 			r.setClasses("web", value)
-			r.pass(time.Minute)
+			bubble.Pass(time.Minute)
 			r.wantWrites("after a change by somebody else", applied)
 			r.wantClasses("after a change by somebody else", "web", goldInPod)
 		}
 		r.setClasses("plain", goldInPod)
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.wantWrites("after a forged class", applied)
 		r.wantClasses("after a forged class", "plain", noneInPod)
 
@@ -100,15 +83,15 @@ func TestRemovedAnnotationsAreWrittenAgainOnceAMinute(t *testing.T) {
 		r.plugin.set(nil, "web=gold")
 		r.start(both())
 		defer r.stop()
-		r.pass(time.Hour)
+		bubble.Pass(time.Hour)
 
 		r.setClasses("web", "")
-		r.pass(time.Second)
+		bubble.Pass(time.Second)
 		r.wantWrites("after an hour without a change", applied)
 		writes := 0
 		for range 60 {
 			r.setClasses("web", "")
-			r.pass(time.Second)
+			bubble.Pass(time.Second)
 			writes += len(r.writes())
 		}
 		if writes != 1 {
@@ -117,10 +100,10 @@ func TestRemovedAnnotationsAreWrittenAgainOnceAMinute(t *testing.T) {
 
 		r.setClasses("web", "")
 		r.plugin.set(nil, "web=silver")
-		r.pass(time.Second)
+		bubble.Pass(time.Second)
 		r.wantClasses("another class is written at once", "web", strings.ReplaceAll(goldInPod, "gold", "silver"))
 		r.setClasses("web", "")
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.wantClasses("within a minute", "web", strings.ReplaceAll(goldInPod, "gold", "silver"))
 	})
 }
@@ -152,13 +135,13 @@ func TestTheConditionIsWrittenAlthoughTheAnnotationIsRefused(t *testing.T) {
 				r.plugin.set(nil, "web=gold")
 				r.start(both())
 				defer r.stop()
-				r.pass(time.Hour)
+				bubble.Pass(time.Hour)
 				r.wantCondition("without the annotation", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 				r.wantClasses("without the annotation", "web", "")
 				r.wantWrites("the annotation is tried once", applied, applied)
 
 				r.plugin.set(nil, "web=silver")
-				r.pass(time.Hour)
+				bubble.Pass(time.Hour)
 				r.wantClasses("after another change", "web", strings.ReplaceAll(goldInPod, "gold", "silver"))
 			})
 		})
@@ -187,7 +170,7 @@ func TestTheAnnotationIsRemovedIfItsChangeIsRefused(t *testing.T) {
 		r.wantWrites("at first", applied)
 
 		limited("another program")
-		r.pass(time.Hour)
+		bubble.Pass(time.Hour)
 		r.wantClasses("after a refused change", "web", "")
 		r.wantWrites("after a refused change", applied, applied)
 	})

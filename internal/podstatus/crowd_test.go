@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // crowd returns a rig with the given number of pods, and a function that takes the name of a class. The result of the
@@ -53,13 +54,13 @@ func TestAFailingServerGetsFewRequestsHoweverManyPodsWait(t *testing.T) {
 				r.start(both())
 				defer r.stop()
 				r.plugin.set(nil, in("silver")...)
-				r.pass(10 * time.Minute)
+				bubble.Pass(10 * time.Minute)
 				if got := len(r.writes()); got < 2 || got > 150 {
 					t.Errorf("%d writes in ten minutes, want 2 to 150", got)
 				}
 
 				broken.Store(false)
-				r.pass(4 * time.Minute)
+				bubble.Pass(4 * time.Minute)
 				for i := range 40 {
 					r.wantCondition("when the API server is back", fmt.Sprintf("pod-%d", i), "True Assigned: main: k8s.io/rdt silver (container)")
 				}
@@ -89,18 +90,18 @@ func TestPodsThatChangeTogetherAreWrittenOverAMinute(t *testing.T) {
 			if got := len(r.writes()); got > 25 {
 				t.Errorf("%s: %d writes within five seconds; want them spread over a minute", when, got)
 			}
-			r.pass(time.Minute)
+			bubble.Pass(time.Minute)
 			if got := len(r.writes()); got < 35 {
 				t.Errorf("%s: %d writes in the rest of the minute; want at least 35 of the 60", when, got)
 			}
 			r.plugin.set(nil, in("silver")...)
-			r.pass(5 * time.Second)
+			bubble.Pass(5 * time.Second)
 		}
 
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.writes()
 		r.plugin.set(nil, append(in("silver")[1:], "pod-0=gold")...)
-		r.pass(time.Second)
+		bubble.Pass(time.Second)
 		r.wantWrites("a second after one pod changed", applied)
 	})
 }
@@ -112,11 +113,11 @@ func TestConditionsDoNotWaitForEvents(t *testing.T) {
 		r.plugin.set(nil, in("gold")...)
 		r.start(both())
 		defer r.stop()
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.plugin.set(nil, in("silver")...)
 
 		// The random times of a minute, and what the rate of conditions adds to the last ones. The events take 83 s.
-		r.pass(70 * time.Second)
+		bubble.Pass(70 * time.Second)
 		old := 0
 		for i := range size {
 			if !strings.Contains(r.condition(fmt.Sprintf("pod-%d", i)).Message, "silver") {
@@ -126,7 +127,7 @@ func TestConditionsDoNotWaitForEvents(t *testing.T) {
 		if old > 0 {
 			t.Errorf("%d of %d pods have the condition of before the change, %d events are written", old, size, len(r.events()))
 		}
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		if got := len(r.events()); got != size {
 			t.Errorf("%d events, want %d", got, size)
 		}

@@ -24,6 +24,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
@@ -74,28 +75,24 @@ func TestNodesSpreadTheirRequestsAfterAnOutageOfTheAPIServer(t *testing.T) {
 			plugins[i] = &plugin{cachetest.New(nodecache.State{NotReadySince: time.Now()})}
 			plugins[i].set(nil, "a=gold")
 			p := podstatus.New(plugins[i], nodeClient{server: server}, podstatus.Options{
-				NodeName: fmt.Sprint("n", i), Conditions: true, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+				NodeName: fmt.Sprint("n", i), Conditions: true, Writes: kubeapi.NewWrites(prometheus.NewRegistry()),
+				Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 			})
 			running.Go(func() { _ = p.Run(ctx) })
 		}
 
-		pass := func(d time.Duration) {
-			<-time.After(d)
-			synctest.Wait()
-		}
-
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 
 		server.Set(true)
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		for _, p := range plugins {
 			p.set(nil, "a=silver")
 		}
 
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		_, away := server.Counted()
 		server.Set(false)
-		pass(3 * time.Minute)
+		bubble.Pass(3 * time.Minute)
 		peak, requests := server.Counted()
 		t.Logf("%d nodes: requests while the API server was away: %v; then at most %d requests within a second: %v", many, away, peak, requests)
 		if want := many / 5; peak > want {

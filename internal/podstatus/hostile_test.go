@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // hostileMirrorOf returns a pod whose annotation falsely states that it is the mirror pod of another pod.
@@ -32,9 +33,9 @@ func TestAFalseMirrorPodGetsNoEventsOfAnotherPod(t *testing.T) {
 		r.start(both())
 		defer r.stop()
 		r.annotate("hostile", "rdt=silver") // so that it is reconciled before web, which changes 300 ms later
-		r.pass(300 * time.Millisecond)
+		bubble.Pass(300 * time.Millisecond)
 		r.plugin.set(nil, "web=silver")
-		r.pass(5 * time.Second)
+		bubble.Pass(5 * time.Second)
 		r.wantEvents("after a change", "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver")
 	})
 }
@@ -54,14 +55,14 @@ func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 		r.start(follow)
 		defer r.stop()
 		r.annotate("web", "rdt=silver")
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		if err := r.client.CoreV1().Pods("default").Delete(t.Context(), "hostile", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.plugin.set(refusal(1, time.Now(), time.Now()), "web=gold") // a refusal makes the publisher reconcile pod web
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		if got := updates.Load(); got != 1 {
 			t.Errorf("%d updates, want one, as nothing of the pod has changed", got)
 		}

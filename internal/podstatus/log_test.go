@@ -17,22 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
-)
 
-func (r *rig) wantLog(when string, want ...string) {
-	r.t.Helper()
-	lines := strings.FieldsFunc(r.log.String(), func(c rune) bool { return c == '\n' })
-	r.log.Reset()
-	if len(lines) != len(want) {
-		r.t.Errorf("%s: logged %q, want %d lines", when, lines, len(want))
-		return
-	}
-	for i, w := range want {
-		if !strings.Contains(lines[i], w) {
-			r.t.Errorf("%s: logged %s, want %s", when, lines[i], w)
-		}
-	}
-}
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
+)
 
 func TestAFailureOfSomePodsIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -49,13 +36,13 @@ func TestAFailureOfSomePodsIsLoggedOnce(t *testing.T) {
 		defer r.stop()
 		for i := range 200 {
 			r.plugin.set(nil, "web="+[]string{"silver", "gold"}[i%2], "job=gold", "refused=gold", "refused-too=gold")
-			r.pass(20 * time.Second)
+			bubble.Pass(20 * time.Second)
 		}
 
-		r.wantLog("while some are refused", `what="write the condition of pods" namespace=default problem="the API server rejects the request: pods is forbidden: policy says no"`)
+		r.log.Expect(t, `what="write the condition of pods" namespace=default problem="the API server rejects the request: pods is forbidden: policy says no"`)
 		fixed.Store(true)
-		r.pass(2 * time.Minute)
-		r.wantLog("when none is refused", "works again")
+		bubble.Pass(2 * time.Minute)
+		r.log.Expect(t, "works again")
 	})
 }
 
@@ -83,11 +70,11 @@ func TestTheEndOfAWatchOutageIsLogged(t *testing.T) {
 					stream := <-streams
 					stream.Error(&metav1.Status{Code: 410, Reason: metav1.StatusReasonExpired})
 					stream.Stop()
-					r.pass(10 * time.Minute)
-					r.wantLog("while the API server is away", "etcd is away")
+					bubble.Pass(10 * time.Minute)
+					r.log.Expect(t, "etcd is away")
 					broken.Store(false)
-					r.pass(2 * time.Minute)
-					r.wantLog("when the API server is back", "works again")
+					bubble.Pass(2 * time.Minute)
+					r.log.Expect(t, "works again")
 				}
 			})
 		})

@@ -14,21 +14,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 
-	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 )
 
 // nodeOf runs a node API, its watch cache and a publisher that follows annotations.
-func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest.Node {
+func nodeOf(t *testing.T, client kubernetes.Interface) *apitest.Node {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "podstatus")
 	if err != nil {
@@ -52,12 +52,12 @@ func nodeOf(t *testing.T, client kubernetes.Interface, nodeName string) *apitest
 
 	api, cache := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
 	p := podstatus.New(cache, apiserver.Core(client), podstatus.Options{
-		NodeName: nodeName, Conditions: true, Events: true, FollowAnnotations: true,
+		NodeName: "worker", Conditions: true, Events: true, FollowAnnotations: true,
 		Update: func(ctx context.Context, r *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
 			_, err := api.UpdateContainerQOSResources(ctx, r)
 			return err
 		},
-		Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Writes: kubeapi.NewWrites(prometheus.NewRegistry()), Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,44 +86,26 @@ func awaitCondition(t *testing.T, client kubernetes.Interface, name string, stat
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	watched, err := client.CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	pods := client.CoreV1().Pods("default")
+	watched, err := pods.Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer watched.Stop()
-	pod, err := client.CoreV1().Pods("default").Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 
-	var last corev1.PodCondition
 	for {
-		for _, c := range pod.Status.Conditions {
-			if c.Type == nodeqosv1alpha1.PodConditionAssigned {
-				last = c
-			}
+		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if last.Status == status && last.Message == message {
-			return last
+		condition := podspec.AssignedCondition(pod)
+		if condition != nil && condition.Status == status && condition.Message == message {
+			return *condition
 		}
-		if pod = nextPod(ctx, watched, name); pod == nil {
-			t.Fatalf("the condition of %s is %s %s: %s; want %s: %s", name, last.Status, last.Reason, last.Message, status, message)
-		}
-	}
-}
-
-func nextPod(ctx context.Context, watched watch.Interface, name string) *corev1.Pod {
-	for {
 		select {
+		case <-watched.ResultChan():
 		case <-ctx.Done():
-			return nil
-		case event, ok := <-watched.ResultChan():
-			if !ok {
-				return nil
-			}
-			if pod, ok := event.Object.(*corev1.Pod); ok && pod.Name == name {
-				return pod
-			}
+			t.Fatalf("the condition of %s is %+v; want %s: %s", name, condition, status, message)
 		}
 	}
 }
@@ -136,7 +118,7 @@ func TestConditionsWithARealNodeAPI(t *testing.T) {
 	plain := pod("plain")
 	plain.Annotations = nil
 	client := fake.NewClientset(web, plain, next)
-	n := nodeOf(t, client, "worker")
+	n := nodeOf(t, client)
 	for name, request := range map[string]string{"web": web.Annotations["qos.noderesource.dev/pod"], "plain": ""} {
 		if err := n.RunPod(t.Context(), "default", name, request, "main"); err != nil {
 			t.Fatal(err)

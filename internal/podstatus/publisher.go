@@ -67,6 +67,7 @@ type Options struct {
 	Update            podrequests.Update
 	// RefusedChanges gets the refused class changes of a pod, which is given as namespace/name. It may be nil.
 	RefusedChanges func(pod string, refusals []nodeqosv1alpha1.Refusal)
+	Writes         *kubeapi.Writes
 	Registry       prometheus.Registerer
 	Log            *slog.Logger
 }
@@ -85,7 +86,6 @@ type Publisher struct {
 	// eventQueue has the pods whose events are to be written, after their condition.
 	eventQueue   workqueue.TypedDelayingInterface[string]
 	eventBreaker *kubeapi.Breaker
-	writes       *kubeapi.Writes
 	events       *podevents.Recorder
 	snapshot     atomic.Pointer[snapshot]
 	changes      classChanges
@@ -97,12 +97,10 @@ type Publisher struct {
 
 // New makes a publisher. It does no I/O and starts nothing.
 func New(plugin Cache, client kubeapi.Core, options Options) *Publisher {
-	writes := kubeapi.NewWrites(options.Registry)
 	return &Publisher{
 		plugin: plugin, client: client, options: options,
 		breaker: kubeapi.NewBreaker(conditionsPerSecond, writeBurst), eventBreaker: kubeapi.NewBreaker(eventsPerSecond, writeBurst),
-		writes:   writes,
-		events:   podevents.NewRecorder(client, writes, options.NodeName),
+		events:   podevents.NewRecorder(client, options.Writes, options.NodeName),
 		changes:  classChanges{byPod: map[podevents.Pod][]podevents.Record{}},
 		failures: newFailureLog(options.Log),
 		watchLog: kubeapi.OutcomeLog{What: "watch the pods of this node", Log: options.Log},

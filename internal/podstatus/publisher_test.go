@@ -8,12 +8,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,6 +27,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 const applied = "patch pods/status"
@@ -45,16 +45,15 @@ func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 			t.Errorf("a pod that has only system defaults has the condition %v, want none", c)
 		}
 
-		web, err := r.client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{})
-		if err != nil || len(web.Status.Conditions) != 2 {
-			t.Errorf("conditions are %v, %v; want the kubelet's condition kept", web.Status.Conditions, err)
+		if conditions := r.pod("web").Status.Conditions; len(conditions) != 2 {
+			t.Errorf("conditions are %v; want the kubelet's condition kept", conditions)
 		}
 
 		r.plugin.set(nil, "web=gold", "plain=")
-		r.pass(time.Hour)
+		bubble.Pass(time.Hour)
 		r.wantWrites("in an idle hour")
 		r.plugin.set(nil, "web=silver", "plain=")
-		r.pass(5 * time.Second)
+		bubble.Pass(5 * time.Second)
 		changed := r.wantCondition("after a change", "web", "True Assigned: main: k8s.io/rdt silver (container)")
 		if !changed.LastTransitionTime.Equal(&first.LastTransitionTime) {
 			t.Errorf("lastTransitionTime changed from %v to %v, although the status is the same", first.LastTransitionTime, changed.LastTransitionTime)
@@ -92,7 +91,7 @@ func TestOnlyPodsOfTheNodeAreWatched(t *testing.T) {
 		}
 	})
 
-	err := podstatus.New(&plugin{}, nil, podstatus.Options{Registry: prometheus.NewRegistry()}).Run(t.Context())
+	err := podstatus.New(&plugin{}, nil, podstatus.Options{}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--node-name") {
 		t.Errorf("without a node name, Run returned %v; want an error that names --node-name", err)
 	}
@@ -110,11 +109,11 @@ func TestARefusalIsOneEventWithARisingCount(t *testing.T) {
 		r.wantWrites("when refused", applied, "create events/")
 		for i := range uint64(5) {
 			r.plugin.set(refusal(2+i, begin, time.Now()))
-			r.pass(10 * time.Second)
+			bubble.Pass(10 * time.Second)
 		}
 
 		r.wantEvents("within minutes", "Warning QOSClassRefused x1 web: class gold is full (try 1)")
-		r.pass(5 * time.Minute)
+		bubble.Pass(5 * time.Minute)
 		r.wantEvents("after minutes", "Warning QOSClassRefused x6 web: class gold is full (try 6)")
 		r.stop()
 		r.writes()
@@ -122,7 +121,7 @@ func TestARefusalIsOneEventWithARisingCount(t *testing.T) {
 		r.wantWrites("after a restart")
 		r.wantEvents("after a restart", "Warning QOSClassRefused x6 web: class gold is full (try 6)")
 		r.plugin.set(nil, "web=gold")
-		r.pass(5 * time.Second)
+		bubble.Pass(5 * time.Second)
 		r.wantCondition("when there is room", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 	})
 }
@@ -144,7 +143,7 @@ func TestDisabledConditionsAndEventsAreNotWritten(t *testing.T) {
 				r.start(c.options)
 				defer r.stop()
 				r.plugin.set(refusal(1, time.Now(), time.Now().Add(-time.Hour)), "other=silver")
-				r.pass(time.Minute)
+				bubble.Pass(time.Minute)
 				got := slices.Compact(r.writes())
 				if !slices.Equal(got, c.want) {
 					t.Errorf("wrote %q, want only %q", got, c.want)
@@ -185,20 +184,20 @@ func TestConditionsStayWhileThePluginIsAway(t *testing.T) {
 		state.NotReadySince = time.Now()
 		r.plugin.Set(state)
 		r.annotate("web", "rdt=silver")
-		r.pass(time.Hour)
+		bubble.Pass(time.Hour)
 		r.wantWrites("while it is away")
 		if len(updates) > 0 {
 			t.Errorf("class %s was requested from a plugin that is away", <-updates)
 		}
 
 		r.plugin.set(nil, "web=gold")
-		r.pass(5 * time.Second)
+		bubble.Pass(5 * time.Second)
 		if len(updates) != 1 {
 			t.Errorf("%d updates when the plugin is back, want one", len(updates))
 		}
 
 		r.plugin.set(nil, "web=silver")
-		r.pass(5 * time.Second)
+		bubble.Pass(5 * time.Second)
 		r.wantCondition("when it is back", "web", "True Assigned: main: k8s.io/rdt silver (container)")
 	})
 }
@@ -220,34 +219,29 @@ func TestWritesResumeAfterAnOutage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := cluster(t, pod("web"))
-				var mu sync.Mutex
-				answer := c.err
+				var back atomic.Bool
 				r.client.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-					mu.Lock()
-					defer mu.Unlock()
-					return answer != nil, nil, answer
+					return !back.Load(), nil, c.err
 				})
 
 				r.plugin.set(nil, "web=gold")
 				r.start(both())
 				defer r.stop()
-				r.pass(time.Hour)
+				bubble.Pass(time.Hour)
 				tries := len(r.writes())
 				if tries < 2 || tries > 500 {
 					t.Errorf("%d writes in an hour, want 2 to 500", tries)
 				}
 
 				if got := strings.Count(r.log.String(), "write the condition of pods"); got != 1 || !strings.Contains(r.log.String(), c.line) {
-					t.Errorf("the log has %d lines: %s; want one with %q", got, r.log, c.line)
+					t.Errorf("the log has %d lines: %s; want one with %q", got, r.log.String(), c.line)
 				}
 
-				mu.Lock()
-				answer = nil
-				mu.Unlock()
-				r.pass(2 * time.Minute)
+				back.Store(true)
+				bubble.Pass(2 * time.Minute)
 				r.wantCondition("when it is back", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 				if !strings.Contains(r.log.String(), "works again") {
-					t.Errorf("the log is %s; want \"works again\"", r.log)
+					t.Errorf("the log is %s; want \"works again\"", r.log.String())
 				}
 			})
 		})
@@ -270,10 +264,10 @@ func TestAWriteToADeletedPodIsNotRetried(t *testing.T) {
 				r.plugin.set(refusal(1, time.Now(), time.Now()))
 				r.start(both())
 				defer r.stop()
-				r.pass(time.Hour)
+				bubble.Pass(time.Hour)
 				r.wantWrites("for a deleted pod", applied)
-				if r.log.Len() > 0 {
-					t.Errorf("logged %s, want nothing", r.log)
+				if r.log.String() != "" {
+					t.Errorf("logged %s, want nothing", r.log.String())
 				}
 			})
 		})
@@ -295,7 +289,7 @@ func TestMissingPermissionToWatchIsLoggedOnce(t *testing.T) {
 
 				r.start(both())
 				defer r.stop()
-				r.pass(time.Hour)
+				bubble.Pass(time.Hour)
 				if log := r.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "shim may not "+verb+" pods") || !strings.Contains(log, "rbac.yaml") {
 					t.Errorf("the log is %q; want one line with the remedy", log)
 				}
@@ -308,44 +302,34 @@ func TestAChangedAnnotationIsFollowedAndPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
 		r.plugin.set(nil, "web=gold")
-		var mu sync.Mutex
-		var updates []string
-		var full error
-		answer := func(err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			full = err
-		}
-
+		var full atomic.Bool
+		full.Store(true)
+		updates := make(chan string, 100)
 		follow := both()
 		follow.FollowAnnotations = true
 		follow.Update = func(_ context.Context, u *qosv1alpha1.UpdateContainerQOSResourcesRequest) error {
-			mu.Lock()
-			defer mu.Unlock()
 			class := u.GetQosResources()[0].GetClass()
-			updates = append(updates, u.GetPodUid()+"/"+u.GetContainer()+" "+class)
-			if full == nil {
-				r.plugin.set(nil, "web="+class)
+			updates <- u.GetPodUid() + "/" + u.GetContainer() + " " + class
+			if full.Load() {
+				return status.Error(codes.ResourceExhausted, "class silver is full")
 			}
-			return full
+			r.plugin.set(nil, "web="+class)
+			return nil
 		}
 
 		r.start(follow)
 		defer r.stop()
 		r.writes()
-		answer(status.Error(codes.ResourceExhausted, "class silver is full"))
 		r.annotate("web", "rdt=silver")
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.wantCondition("while silver is full", "web", "False ChangeRefused: class silver is full; in effect: main: k8s.io/rdt gold (container)")
 		r.wantEvents("while silver is full", "Warning QOSChangeRefused x1 web: class silver is full")
-		mu.Lock()
-		if len(updates) < 2 || updates[0] != "uid-web/main silver" {
-			t.Errorf("requested %q; want silver, more than once", updates)
+		if first := <-updates; first != "uid-web/main silver" || len(updates) == 0 {
+			t.Errorf("requested %q first, and then %d more times; want silver, more than once", first, len(updates))
 		}
 
-		mu.Unlock()
-		answer(nil)
-		r.pass(5 * time.Minute)
+		full.Store(false)
+		bubble.Pass(5 * time.Minute)
 		r.wantCondition("when there is room", "web", "True Assigned: main: k8s.io/rdt silver (container)")
 		events := r.events()
 		if len(events) != 2 || events[0] != "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver" {
@@ -361,7 +345,7 @@ func TestAnnotationsAreNotFollowedByDefault(t *testing.T) {
 		r.start(both()) // Update is nil, so a call would panic
 		defer r.stop()
 		r.annotate("web", "rdt=silver")
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		r.wantCondition("by default", "web", "True Assigned: main: k8s.io/rdt gold (container)")
 		r.wantWrites("by default")
 	})

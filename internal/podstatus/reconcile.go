@@ -46,27 +46,18 @@ type podState struct {
 	events     podevents.Series
 	eventRetry kubeapi.Retry
 
-	mu sync.Mutex // guards recorded
-	// recorded has the records that writeEvents has to add to events.
-	recorded []func(*podevents.Series)
+	mu sync.Mutex // guards the fields below
+	// refused and changed have the records that writeEvents has to add to events.
+	refused, changed []podevents.Record
 }
 
-// record lets writeEvents change the event series.
-func (s *podState) record(change func(*podevents.Series)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recorded = append(s.recorded, change)
-}
-
-// takeRecorded makes the recorded changes of the event series.
+// takeRecorded adds the records to the event series.
 func (s *podState) takeRecorded() {
 	s.mu.Lock()
-	changes := s.recorded
-	s.recorded = nil
-	s.mu.Unlock()
-	for _, change := range changes {
-		change(&s.events)
-	}
+	defer s.mu.Unlock()
+	s.events.Set(s.refused...)
+	s.events.Add(s.changed...)
+	s.refused, s.changed = nil, nil
 }
 
 // stateOf returns the state of a pod. If the key belonged to another pod before, stateOf returns a new state.
@@ -137,16 +128,11 @@ func (p *Publisher) reconcile(ctx context.Context, key string) (again time.Durat
 }
 
 func (p *Publisher) recordEvents(state *podState, o *observed) {
-	refused := slices.Concat(o.refusals, o.refusedChanges)
-	var changed []podevents.Record
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	state.refused = slices.Concat(state.refused, o.refusals, o.refusedChanges)
 	if o.assignments != nil {
-		changed = p.changes.take(keyOf(o.assignments))
-	}
-	if len(refused)+len(changed) > 0 {
-		state.record(func(series *podevents.Series) {
-			series.Set(refused...)
-			series.Add(changed...)
-		})
+		state.changed = append(state.changed, p.changes.take(keyOf(o.assignments))...)
 	}
 }
 
@@ -266,7 +252,7 @@ func (p *Publisher) apply(ctx context.Context, pod *corev1.Pod, want *corev1.Pod
 	return p.breaker.Do(ctx, func() error {
 		options := metav1.PatchOptions{FieldManager: nodeqosv1alpha1.FieldManager, Force: new(true)}
 		written, err := p.client.Pods(pod.Namespace).Patch(ctx, pod.Name, types.ApplyPatchType, patch, options, "status")
-		if err := p.writes.Count("pod-condition", err); err != nil {
+		if err := p.options.Writes.Count("pod-condition", err); err != nil {
 			return err
 		}
 

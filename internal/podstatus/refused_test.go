@@ -18,6 +18,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 func TestRefusedChangesArePublishedUntilTheirPodEnds(t *testing.T) {
@@ -43,7 +44,7 @@ func TestRefusedChangesArePublishedUntilTheirPodEnds(t *testing.T) {
 		want("before any change")
 
 		r.annotate("web", "rdt=silver")
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		want("while silver is full", nodeqosv1alpha1.Refusal{
 			Namespace: "default", Pod: "web", PodUID: "uid-web", Container: "main", Reason: "ChangeRefused", Message: "class silver is full",
 		})
@@ -52,7 +53,7 @@ func TestRefusedChangesArePublishedUntilTheirPodEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		r.pass(time.Minute)
+		bubble.Pass(time.Minute)
 		want("after the end of the pod")
 	})
 }

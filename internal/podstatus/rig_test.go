@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,11 +21,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
@@ -77,7 +78,7 @@ type rig struct {
 	t        *testing.T
 	plugin   *plugin
 	client   *fake.Clientset
-	log      *strings.Builder
+	log      bubble.Log
 	registry *prometheus.Registry
 	stop     func()
 }
@@ -86,7 +87,7 @@ type rig struct {
 func cluster(t *testing.T, pods ...runtime.Object) *rig {
 	return &rig{
 		t: t, plugin: &plugin{cachetest.New(nodecache.State{NotReadySince: time.Now()})},
-		client: fake.NewClientset(pods...), log: &strings.Builder{}, registry: prometheus.NewRegistry(),
+		client: fake.NewClientset(pods...),
 	}
 }
 
@@ -95,7 +96,7 @@ func both() podstatus.Options { return podstatus.Options{Conditions: true, Event
 func (r *rig) start(o podstatus.Options) {
 	r.t.Helper()
 	r.registry = prometheus.NewRegistry()
-	o.NodeName, o.Registry, o.Log = "worker", r.registry, slog.New(slog.NewTextHandler(r.log, nil))
+	o.NodeName, o.Writes, o.Registry, o.Log = "worker", kubeapi.NewWrites(r.registry), r.registry, slog.New(slog.NewTextHandler(&r.log, nil))
 	p := podstatus.New(r.plugin, apiserver.Core(r.client), o)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	ended := make(chan error)
@@ -107,12 +108,7 @@ func (r *rig) start(o podstatus.Options) {
 		}
 	}
 
-	r.pass(5 * time.Second)
-}
-
-func (r *rig) pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
+	bubble.Pass(5 * time.Second)
 }
 
 // writes returns the write requests since the last call.
@@ -137,16 +133,20 @@ func (r *rig) wantWrites(when string, want ...string) {
 	}
 }
 
-func (r *rig) condition(name string) corev1.PodCondition {
+func (r *rig) pod(name string) *corev1.Pod {
 	r.t.Helper()
 	pod, err := r.client.CoreV1().Pods("default").Get(r.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == nodeqosv1alpha1.PodConditionAssigned {
-			return c
-		}
+	return pod
+}
+
+// condition returns the condition qos.noderesource.dev/Assigned of a pod. It is empty if the pod does not have it.
+func (r *rig) condition(name string) corev1.PodCondition {
+	r.t.Helper()
+	if c := podspec.AssignedCondition(r.pod(name)); c != nil {
+		return *c
 	}
 	return corev1.PodCondition{}
 }
@@ -182,14 +182,21 @@ func (r *rig) wantEvents(when string, want ...string) {
 	}
 }
 
+// annotate changes the request of a pod.
 func (r *rig) annotate(name, request string) {
 	r.t.Helper()
-	pod, err := r.client.CoreV1().Pods("default").Get(r.t.Context(), name, metav1.GetOptions{})
-	if err == nil {
-		pod.Annotations["container.qos.noderesource.dev/main"] = request
-		_, err = r.client.CoreV1().Pods("default").Update(r.t.Context(), pod, metav1.UpdateOptions{})
+	r.setAnnotation(name, "container.qos.noderesource.dev/main", request)
+}
+
+// setAnnotation changes an annotation of a pod, and removes it if the value is "".
+func (r *rig) setAnnotation(name, key, value string) {
+	r.t.Helper()
+	pod := r.pod(name)
+	pod.Annotations[key] = value
+	if value == "" {
+		delete(pod.Annotations, key)
 	}
-	if err != nil {
+	if _, err := r.client.CoreV1().Pods("default").Update(r.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.client.ClearActions()

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 const misspelled = "qos.noderesource.dev/rdt.glod"
@@ -35,13 +36,13 @@ func names(count, length int) (names []corev1.ResourceName) {
 // TestANamespaceWithManyWaitingPodsDoesNotDisplaceAnother: the publisher keeps 50 pods of a namespace, so there are 51
 // events.
 func TestANamespaceWithManyWaitingPodsDoesNotDisplaceAnother(t *testing.T) {
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		for i := range 2000 {
 			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), misspelled))
 			synctest.Wait() // the watch has a small buffer
 		}
 		c.watches[0].Add(waiting("b", "web", misspelled))
-		pass(5 * time.Minute)
+		bubble.Pass(5 * time.Minute)
 		if got := c.messages("web"); len(got) != 1 || len(c.events) != 51 {
 			t.Errorf("%d events, and %q for the pod of the other namespace, want one for it", len(c.events), got)
 		}
@@ -49,13 +50,13 @@ func TestANamespaceWithManyWaitingPodsDoesNotDisplaceAnother(t *testing.T) {
 }
 
 func TestManyNamespacesWithManyPodsLeaveRoomForAnother(t *testing.T) {
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		for i := range 1000 {
 			c.watches[0].Add(waiting(fmt.Sprint("crowd", i%20), fmt.Sprint("p", i), misspelled))
 			synctest.Wait()
 		}
 		c.watches[0].Add(waiting("b", "web", misspelled))
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		if got := c.messages("web"); len(got) != 1 {
 			t.Errorf("%d events, and %q for the pod of the other namespace, want one for it", len(c.events), got)
 		}
@@ -68,14 +69,14 @@ func TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem(t *testing.T) {
 	const want = "Warning QOSClassNotOffered : no node offers qos.noderesource.dev/rdt.x0000, qos.noderesource.dev/rdt.x0001, " +
 		"qos.noderesource.dev/rdt.x0002 and 5 more, so the pod waits; 392 more of its limits were not checked; " +
 		"nodes offer qos.noderesource.dev/rdt.gold, vendor.example/xyz.fast"
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		tooLong := corev1.ResourceName("qos.noderesource.dev/rdt." + strings.Repeat("a", 300))
 		for i := range 50 {
 			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), append(names(400, 1), tooLong)...))
 		}
-		pass(time.Minute) // the first events are written
+		bubble.Pass(time.Minute) // the first events are written
 		c.watches[0].Add(waiting("b", "web", misspelled))
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		if got := c.messages("p7"); len(got) != 1 || got[0] != want {
 			t.Errorf("got %q; want %q", got, want)
 		}
@@ -88,13 +89,13 @@ func TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem(t *testing.T) {
 // TestNamespacesTakeTurns has 50 waiting pods in one namespace, and one in another. The first report writes 10 events,
 // and one of them is for the other namespace.
 func TestNamespacesTakeTurns(t *testing.T) {
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		for i := range 50 {
 			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), misspelled))
 		}
 		c.watches[0].Add(waiting("b", "web", misspelled))
 		for i := 0; i < 30 && len(c.messages("web")) == 0; i++ {
-			pass(time.Second)
+			bubble.Pass(time.Second)
 		}
 		if got := c.messages("web"); len(got) != 1 || len(c.events) != 10 {
 			t.Errorf("after one report: %d events, and %q for the pod of the other namespace, want 10 and one", len(c.events), got)
@@ -103,9 +104,9 @@ func TestNamespacesTakeTurns(t *testing.T) {
 }
 
 func TestTheWatchIsReadWhileAnEventIsWritten(t *testing.T) {
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		c.watches[0].Add(waiting("slow", "web", misspelled))
-		pass(30 * time.Second) // the write has begun
+		bubble.Pass(30 * time.Second) // the write has begun
 		for range 200 {
 			c.watches[0].Modify(waiting("b", "web", misspelled)) // panics if the watch's buffer is full
 			synctest.Wait()
@@ -113,7 +114,7 @@ func TestTheWatchIsReadWhileAnEventIsWritten(t *testing.T) {
 		if len(c.messages("web")) > 0 {
 			t.Fatal("the write has ended too early for this test")
 		}
-		pass(5 * time.Minute)
+		bubble.Pass(5 * time.Minute)
 		if len(c.events) != 2 {
 			t.Errorf("%d events; want 2", len(c.events))
 		}
@@ -125,14 +126,14 @@ func TestTheWatchIsReadWhileAnEventIsWritten(t *testing.T) {
 func TestANamespaceThatRefusesEventsDoesNotStopThoseOfOthers(t *testing.T) {
 	for _, namespace := range []string{"full", "busy"} {
 		t.Run(namespace, func(t *testing.T) {
-			run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, log *strings.Builder) {
+			runOne(t, func(t *testing.T, c *cluster) {
 				for i := range 20 {
 					c.watches[0].Add(waiting(namespace, fmt.Sprint("p", i), misspelled))
 					c.watches[0].Add(waiting("b", fmt.Sprint("w", i), misspelled))
 				}
-				pass(10 * time.Minute)
-				if len(c.events) != 20 || len(c.watches) != 1 || strings.Count(log.String(), "\n") != 1 {
-					t.Errorf("%d events after %d watches, and the log is\n%s", len(c.events), len(c.watches), log)
+				bubble.Pass(10 * time.Minute)
+				if len(c.events) != 20 || len(c.watches) != 1 || strings.Count(c.log.String(), "\n") != 1 {
+					t.Errorf("%d events after %d watches, and the log is\n%s", len(c.events), len(c.watches), c.log.String())
 				}
 				if failed := c.writes - 20; failed < 5 || failed > 60 || c.lists > 3 {
 					t.Errorf("%d failed writes and %d lists of the nodes in 10 minutes; want retries now and then, without a list", failed, c.lists)
@@ -147,11 +148,11 @@ func TestANamespaceThatRefusesEventsDoesNotStopThoseOfOthers(t *testing.T) {
 func TestAPodThatWaitsIsComparedWithTheNodesOnce(t *testing.T) {
 	for _, name := range []corev1.ResourceName{misspelled, "qos.noderesource.dev/rdt.gold", "nvidia.com/mig-1g.5gb"} {
 		t.Run(string(name), func(t *testing.T) {
-			run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+			runOne(t, func(t *testing.T, c *cluster) {
 				before := c.lists
 				for range 40 {
 					c.watches[0].Modify(waiting("a", "web", name))
-					pass(30 * time.Second)
+					bubble.Pass(30 * time.Second)
 				}
 				if lists := c.lists - before; lists != 1 || c.writes > 1 {
 					t.Errorf("%d lists of all nodes and %d writes, want 1 and at most 1", lists, c.writes)
@@ -162,11 +163,11 @@ func TestAPodThatWaitsIsComparedWithTheNodesOnce(t *testing.T) {
 }
 
 func TestPodsThatWaitForOfferedClassesShareAList(t *testing.T) {
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		before := c.lists
 		for i := range 40 {
 			c.watches[0].Add(waiting("a", fmt.Sprint("full", i), "qos.noderesource.dev/rdt.gold", "nvidia.com/mig-1g.5gb"))
-			pass(30 * time.Second)
+			bubble.Pass(30 * time.Second)
 		}
 		if lists := c.lists - before; lists > 3 || c.writes > 0 {
 			t.Errorf("%d lists of all nodes in 20 minutes and %d writes, want at most 3 and none", lists, c.writes)
@@ -175,14 +176,14 @@ func TestPodsThatWaitForOfferedClassesShareAList(t *testing.T) {
 }
 
 func TestAClassThatIsNewSinceTheLastListCountsAsOffered(t *testing.T) {
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		c.watches[0].Add(waiting("a", "first", misspelled))
-		pass(30 * time.Second)
+		bubble.Pass(30 * time.Second)
 		c.mu.Lock()
 		c.nodes = append(c.nodes, node("n2", time.Now(), "new"))
 		c.mu.Unlock()
 		c.watches[0].Add(waiting("a", "second", "qos.noderesource.dev/rdt.new"))
-		pass(5 * time.Minute)
+		bubble.Pass(5 * time.Minute)
 		if first, second := c.messages("first"), c.messages("second"); len(first) != 1 || len(second) > 0 {
 			t.Errorf("the events are %q for the first pod and %q for the second, want only one for the first", first, second)
 		}
@@ -198,12 +199,12 @@ func TestTheSearchForTheFirstPublisherRequestsFewNodes(t *testing.T) {
 		}
 		return nodes
 	}
-	run(t, []string{"n06"}, nodes, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	run(t, []string{"n06"}, nodes, func(t *testing.T, c *cluster) {
 		if !slices.Equal(c.limits, []int64{1, 2, 4}) { // five nodes have expired
 			t.Errorf("the first publisher was found with responses of %v nodes", c.limits)
 		}
 	})
-	run(t, []string{"n00"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	run(t, []string{"n00"}, oneNode, func(t *testing.T, c *cluster) {
 		if !slices.Equal(c.limits, []int64{1}) {
 			t.Errorf("the first publisher was found with responses of %v nodes", c.limits)
 		}
@@ -225,9 +226,9 @@ func TestAListOfAllNodesHasFewAndSmallResponses(t *testing.T) {
 			}
 			return nodes
 		}
-		run(t, []string{"n000"}, nodes, func(t *testing.T, c *cluster, _ *strings.Builder) {
+		run(t, []string{"n000"}, nodes, func(t *testing.T, c *cluster) {
 			c.watches[0].Add(waiting("a", "first", misspelled))
-			pass(30 * time.Second)
+			bubble.Pass(30 * time.Second)
 			if got := slices.Max(c.limits); got != test.largest || c.writes != 1 {
 				t.Errorf("with %d holders each, a response has %d nodes, want %d; %d events", test.holders, got, test.largest, c.writes)
 			}
@@ -243,7 +244,7 @@ func TestTheLimitsOfWaitingPodsAreNotKept(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		before := heap()
 		for i := range 50 {
 			c.watches[0].Add(waiting("tenant", fmt.Sprint("p", i), names(8000, 54)...))
@@ -256,12 +257,12 @@ func TestTheLimitsOfWaitingPodsAreNotKept(t *testing.T) {
 }
 
 func TestTheErrorThatEndsAWatchIsLogged(t *testing.T) {
-	run(t, []string{"n1"}, oneNode, func(t *testing.T, c *cluster, log *strings.Builder) {
+	runOne(t, func(t *testing.T, c *cluster) {
 		status := apierrors.NewResourceExpired("too old resource version").Status()
 		c.watches[0].Error(&status)
-		pass(time.Minute)
-		if len(c.watches) != 2 || !strings.Contains(log.String(), "too old resource version") {
-			t.Errorf("%d watches, and the log is %q", len(c.watches), log)
+		bubble.Pass(time.Minute)
+		if len(c.watches) != 2 || !strings.Contains(c.log.String(), "too old resource version") {
+			t.Errorf("%d watches, and the log is %q", len(c.watches), c.log.String())
 		}
 	})
 }

@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -94,8 +91,4 @@ func (o *offers) message(omitted int, missing []string) string {
 		return message + "no node offers any class"
 	}
 	return message + "nodes offer " + printable.List(names, maxOffered)
-}
-
-func convert(from *unstructured.Unstructured, to *nodeqosv1alpha1.NodeQOSResources) error {
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to)
 }

@@ -12,10 +12,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -56,7 +56,7 @@ const waitingPods = "spec.nodeName="
 // Options of a Publisher.
 type Options struct {
 	NodeName string
-	Registry prometheus.Registerer
+	Writes   *kubeapi.Writes
 	Log      *slog.Logger
 }
 
@@ -84,7 +84,7 @@ func New(client kubeapi.Core, objects dynamic.Interface, o Options) *Publisher {
 	return &Publisher{
 		node: o.NodeName, pods: client.Pods(metav1.NamespaceAll),
 		objects: objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)),
-		events:  podevents.NewRecorder(client, kubeapi.NewWrites(o.Registry), o.NodeName),
+		events:  podevents.NewRecorder(client, o.Writes, o.NodeName),
 		log:     kubeapi.OutcomeLog{What: "report waiting pods whose classes no node offers", Log: o.Log},
 	}
 }
@@ -230,7 +230,7 @@ func (p *Publisher) eachNode(ctx context.Context, each func(*nodeqosv1alpha1.Nod
 		}
 		for i := range list.Items {
 			var node nodeqosv1alpha1.NodeQOSResources
-			if err := convert(&list.Items[i], &node); err != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &node); err != nil {
 				continue // an object that somebody else has written; it offers nothing
 			}
 			if !each(&node) {

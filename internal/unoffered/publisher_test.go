@@ -32,6 +32,7 @@ import (
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/unoffered"
+	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
 // cluster stands in for the API server. It is safe for concurrent use.
@@ -48,6 +49,8 @@ type cluster struct {
 	options metav1.ListOptions // of the last watch
 	events  map[string]*corev1.Event
 	writes  int
+
+	log bubble.Log // of the publishers
 }
 
 func (c *cluster) Resource(schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
@@ -185,28 +188,28 @@ func waiting(namespace, name string, limits ...corev1.ResourceName) *corev1.Pod 
 	}
 }
 
+// runOne calls a test in a bubble with one node, n1, whose publisher runs.
+func runOne(t *testing.T, test func(t *testing.T, c *cluster)) {
+	run(t, []string{"n1"}, oneNode, test)
+}
+
 // run calls a test in a bubble in which the publishers of these nodes run.
-func run(t *testing.T, publishers []string, nodes func() []nodeqosv1alpha1.NodeQOSResources, test func(t *testing.T, c *cluster, log *strings.Builder)) {
+func run(t *testing.T, publishers []string, nodes func() []nodeqosv1alpha1.NodeQOSResources, test func(t *testing.T, c *cluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		c, log := &cluster{nodes: nodes(), events: map[string]*corev1.Event{}}, &strings.Builder{}
+		c := &cluster{nodes: nodes(), events: map[string]*corev1.Event{}}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		for _, name := range publishers {
 			p := unoffered.New(c, c, unoffered.Options{
-				NodeName: name, Registry: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(log, nil)),
+				NodeName: name, Writes: kubeapi.NewWrites(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&c.log, nil)),
 			})
 			running.Go(func() { _ = p.Run(ctx) })
 		}
-		pass(time.Minute)
-		test(t, c, log)
+		bubble.Pass(time.Minute)
+		test(t, c)
 		cancel()
 		running.Wait()
 	})
-}
-
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
 }
 
 func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
@@ -217,7 +220,7 @@ func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
 	}
 	const offered = "nodes offer qos.noderesource.dev/rdt.bronze, qos.noderesource.dev/rdt.gold, qos.noderesource.dev/rdt.silver, vendor.example/xyz.fast"
 	const about = "Warning QOSClassNotOffered : no node offers "
-	run(t, []string{"n1"}, nodes, func(t *testing.T, c *cluster, log *strings.Builder) {
+	run(t, []string{"n1"}, nodes, func(t *testing.T, c *cluster) {
 		if len(c.watches) != 1 || c.options.FieldSelector != "spec.nodeName=" || c.options.ResourceVersion != "0" {
 			t.Fatalf("%d watches, of %q from %q", len(c.watches), c.options.FieldSelector, c.options.ResourceVersion)
 		}
@@ -235,7 +238,7 @@ func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
 			stream.Add(pod)
 		}
 		stream.Delete(scheduled)
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 
 		for pod, want := range map[string][]string{
 			"misspelled": {about + "qos.noderesource.dev/rdt.glod (did you mean qos.noderesource.dev/rdt.gold?), so the pod waits; " + offered},
@@ -250,18 +253,18 @@ func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
 		}
 
 		stream.Modify(waiting("a", "starting", "qos.noderesource.dev/rdt.glod"))
-		pass(2 * time.Minute)
+		bubble.Pass(2 * time.Minute)
 		if got := c.messages("starting"); len(got) != 1 {
 			t.Errorf("after the scheduler has tried: %q", got)
 		}
 
 		// The next watch begins with the same pods.
 		stream.Stop()
-		pass(time.Minute)
+		bubble.Pass(time.Minute)
 		c.watches[1].Add(waiting("a", "misspelled", "qos.noderesource.dev/rdt.glod"))
-		pass(2 * time.Minute)
-		if got := c.messages("misspelled"); len(got) != 1 || c.writes != 6 || log.Len() > 0 {
-			t.Errorf("%d writes, events %q and log:\n%s", c.writes, got, log)
+		bubble.Pass(2 * time.Minute)
+		if got := c.messages("misspelled"); len(got) != 1 || c.writes != 6 || c.log.String() != "" {
+			t.Errorf("%d writes, events %q and log:\n%s", c.writes, got, c.log.String())
 		}
 	})
 }
@@ -272,7 +275,7 @@ func TestOnlyTheFirstNodeThatReportsWatchesWaitingPods(t *testing.T) {
 			node("n1", time.Now().Add(-time.Hour), "gold"), node("n2", time.Now().Add(time.Hour), "gold"), node("n3", time.Now().Add(time.Hour), "gold"),
 		}
 	}
-	run(t, []string{"n1", "n2", "n3"}, nodes, func(t *testing.T, c *cluster, _ *strings.Builder) {
+	run(t, []string{"n1", "n2", "n3"}, nodes, func(t *testing.T, c *cluster) {
 		if len(c.watches) != 1 {
 			t.Errorf("%d publishers watch, want one", len(c.watches))
 		}
@@ -280,7 +283,7 @@ func TestOnlyTheFirstNodeThatReportsWatchesWaitingPods(t *testing.T) {
 		c.lists, c.nodes = 0, c.nodes[2:] // the object of a removed node is deleted
 		c.mu.Unlock()
 		c.watches[0].Stop()
-		pass(11 * time.Minute)
+		bubble.Pass(11 * time.Minute)
 		if len(c.watches) != 2 || c.lists > 7 {
 			t.Errorf("%d watches began; %d lists", len(c.watches), c.lists)
 		}
