@@ -25,11 +25,11 @@ const endTimeout = 2 * time.Second
 type endpoint struct {
 	devicepluginv1beta1.UnimplementedDevicePluginServer
 
-	extended string
-	events   events
-	server   *grpc.Server
-	socket   socket
-	leaving  map[string]time.Time // when each device became unwanted, see phaseOut; only publishLoop uses it
+	extended  string
+	publisher *Publisher
+	server    *grpc.Server
+	socket    socket
+	leaving   map[string]time.Time // when each device became unwanted, see phaseOut; only publishLoop uses it
 
 	cancelRegistration atomic.Pointer[context.CancelFunc] // ends the registration in progress; nil if there is none
 
@@ -50,45 +50,40 @@ type endpointState struct {
 	changed chan struct{}
 }
 
-type events struct {
-	streamStarted, streamEnded func()
-	allocated                  func(outcome string)
-}
-
-func newEndpoint(extended string, e events) *endpoint {
-	p := &endpoint{
-		extended: extended, events: e, leaving: map[string]time.Time{}, state: endpointState{changed: make(chan struct{})},
+func newEndpoint(extended string, publisher *Publisher) *endpoint {
+	e := &endpoint{
+		extended: extended, publisher: publisher, leaving: map[string]time.Time{}, state: endpointState{changed: make(chan struct{})},
 	}
-	p.ctx, p.stop = context.WithCancel(context.Background())
-	p.server = grpc.NewServer()
-	devicepluginv1beta1.RegisterDevicePluginServer(p.server, p)
-	return p
+	e.ctx, e.stop = context.WithCancel(context.Background())
+	e.server = grpc.NewServer()
+	devicepluginv1beta1.RegisterDevicePluginServer(e.server, e)
+	return e
 }
 
 // look returns the current state. The state includes a channel that is closed when the state changes.
-func (p *endpoint) look() endpointState {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (e *endpoint) look() endpointState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 
-	return p.state
+	return e.state
 }
 
-func (p *endpoint) registered() bool { return p.look().streams > 0 }
+func (e *endpoint) registered() bool { return e.look().streams > 0 }
 
 // update changes the state. ListAndWatch then sends a message to kubelet if the devices differ.
-func (p *endpoint) update(change func(*endpointState)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (e *endpoint) update(change func(*endpointState)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 
-	change(&p.state)
-	close(p.state.changed)
-	p.state.changed = make(chan struct{})
+	change(&e.state)
+	close(e.state.changed)
+	e.state.changed = make(chan struct{})
 }
 
 // untilEnd returns a context that ends when ctx ends or when the endpoint ends.
-func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+func (e *endpoint) untilEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	release := context.AfterFunc(p.ctx, cancel)
+	release := context.AfterFunc(e.ctx, cancel)
 	return ctx, func() {
 		release()
 		cancel()
@@ -96,43 +91,43 @@ func (p *endpoint) untilEnd(ctx context.Context) (context.Context, context.Cance
 }
 
 // awaitStream waits until kubelet watches the devices.
-func (p *endpoint) awaitStream(ctx context.Context) error {
+func (e *endpoint) awaitStream(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 
-	for now := p.look(); now.streams == 0; now = p.look() {
+	for now := e.look(); now.streams == 0; now = e.look() {
 		select {
 		case <-now.changed:
 		case <-ctx.Done():
-			return fmt.Errorf("kubelet has accepted the registration of %s, but has not asked for its devices", p.extended)
+			return fmt.Errorf("kubelet has accepted the registration of %s, but has not asked for its devices", e.extended)
 		}
 	}
 	return nil
 }
 
-func (p *endpoint) takeGrants() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (e *endpoint) takeGrants() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 
-	granted := p.granted
-	p.granted = nil
+	granted := e.granted
+	e.granted = nil
 	return granted
 }
 
 // GetDevicePluginOptions returns no options, so kubelet calls neither PreStartContainer nor GetPreferredAllocation.
-func (p *endpoint) GetDevicePluginOptions(context.Context, *devicepluginv1beta1.Empty) (*devicepluginv1beta1.DevicePluginOptions, error) {
+func (e *endpoint) GetDevicePluginOptions(context.Context, *devicepluginv1beta1.Empty) (*devicepluginv1beta1.DevicePluginOptions, error) {
 	return &devicepluginv1beta1.DevicePluginOptions{}, nil
 }
 
-func (p *endpoint) ListAndWatch(_ *devicepluginv1beta1.Empty,
+func (e *endpoint) ListAndWatch(_ *devicepluginv1beta1.Empty,
 	stream grpc.ServerStreamingServer[devicepluginv1beta1.ListAndWatchResponse]) error {
-	if !p.streamStarted() {
-		return status.Error(codes.Unavailable, p.extended+" is no longer offered")
+	if !e.streamStarted() {
+		return status.Error(codes.Unavailable, e.extended+" is no longer offered")
 	}
-	defer p.streamEnded()
+	defer e.streamEnded()
 
 	for first, sent := true, []device(nil); ; first = false {
-		now := p.look()
+		now := e.look()
 		if first || !slices.Equal(sent, now.devices) {
 			if err := stream.Send(message(now.devices)); err != nil {
 				return err
@@ -147,7 +142,7 @@ func (p *endpoint) ListAndWatch(_ *devicepluginv1beta1.Empty,
 		}
 		select {
 		case <-now.changed:
-		case <-p.ctx.Done():
+		case <-e.ctx.Done():
 			return nil
 		case <-stream.Context().Done():
 			return status.FromContextError(stream.Context().Err()).Err()
@@ -168,39 +163,41 @@ func message(devices []device) *devicepluginv1beta1.ListAndWatchResponse {
 }
 
 // streamStarted counts a new stream. It returns false if the endpoint has ended.
-func (p *endpoint) streamStarted() bool {
+func (e *endpoint) streamStarted() bool {
 	started := false
-	p.update(func(s *endpointState) {
-		if started = p.ctx.Err() == nil; started {
+	e.update(func(s *endpointState) {
+		if started = e.ctx.Err() == nil; started {
 			s.streams++
-			p.streams.Add(1)
+			e.streams.Add(1)
 		}
 	})
 	if started {
-		p.events.streamStarted()
+		wake(e.publisher.changed)
 	}
 	return started
 }
 
-func (p *endpoint) streamEnded() {
-	defer p.streams.Done()
-	p.update(func(s *endpointState) { s.streams-- })
-	p.events.streamEnded()
+func (e *endpoint) streamEnded() {
+	defer e.streams.Done()
+	e.update(func(s *endpointState) { s.streams-- })
+	e.publisher.kubeletRestarted.Store(true)
+	wake(e.publisher.lost)
 }
 
 // Allocate returns the annotation with which the container gets its class.
-func (p *endpoint) Allocate(_ context.Context, request *devicepluginv1beta1.AllocateRequest) (*devicepluginv1beta1.AllocateResponse, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (e *endpoint) Allocate(_ context.Context, request *devicepluginv1beta1.AllocateRequest) (*devicepluginv1beta1.AllocateResponse, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 
-	response, ids, err := answer(p.state.class, request)
+	response, ids, err := answer(e.state.class, request)
+	outcome := "granted"
 	if err != nil {
-		p.events.allocated("refused")
-		return nil, err
+		outcome = "refused"
 	}
-	p.granted = append(p.granted, ids...)
-	p.events.allocated("granted")
-	return response, nil
+	e.granted = append(e.granted, ids...)
+	e.publisher.metrics.allocations.WithLabelValues(outcome).Inc()
+	wake(e.publisher.changed)
+	return response, err
 }
 
 // answer grants or refuses a request to allocate devices. It returns the IDs of the granted devices.
@@ -227,13 +224,13 @@ func answer(c class, request *devicepluginv1beta1.AllocateRequest) (response *de
 
 // end sends the last list to kubelet, ends the streams and removes the socket. It returns when all goroutines of the
 // endpoint have ended.
-func (p *endpoint) end() {
-	p.update(func(*endpointState) { p.stop() }) // update holds mu, so no stream starts afterwards
-	timer := time.AfterFunc(endTimeout, p.server.Stop)
+func (e *endpoint) end() {
+	e.update(func(*endpointState) { e.stop() }) // update holds mu, so no stream starts afterwards
+	timer := time.AfterFunc(endTimeout, e.server.Stop)
 	defer timer.Stop()
-	p.server.GracefulStop()
+	e.server.GracefulStop()
 
-	p.streams.Wait()
-	p.socket.remove()
-	p.serving.Wait()
+	e.streams.Wait()
+	e.socket.remove()
+	e.serving.Wait()
 }

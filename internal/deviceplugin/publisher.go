@@ -294,17 +294,7 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 	e, found := p.endpoints[c.extended]
 	p.mu.Unlock()
 	if !found {
-		e = newEndpoint(c.extended, events{
-			streamStarted: func() { wake(p.changed) },
-			streamEnded: func() {
-				p.kubeletRestarted.Store(true)
-				wake(p.lost)
-			},
-			allocated: func(outcome string) {
-				p.metrics.allocations.WithLabelValues(outcome).Inc()
-				wake(p.changed)
-			},
-		})
+		e = newEndpoint(c.extended, p)
 	}
 
 	devices, recheck := phaseOut(e.look().devices, wanted, e.leaving, now, p.timing.deviceTTL)
