@@ -124,7 +124,7 @@ func (p *Publisher) untilHeartbeat(status nodeqosv1alpha1.NodeQOSResourcesStatus
 	if status.LastHeartbeatTime == nil {
 		return 0
 	}
-	age := time.Now().Sub(status.LastHeartbeatTime.Time)
+	age := time.Since(status.LastHeartbeatTime.Time)
 	if age < 0 { // the clock was set back
 		return 0
 	}
@@ -154,7 +154,7 @@ func (p *Publisher) untilNextWrite(before, desired nodeqosv1alpha1.NodeQOSResour
 	if equality.Semantic.DeepEqual(withHoldersOf(before, desired), desired) {
 		pause = holdersInterval
 	}
-	return p.applied.at.Add(pause).Sub(time.Now())
+	return time.Until(p.applied.at.Add(pause))
 }
 
 // withHoldersOf returns a copy of the first status with the holders of each class, the foreign settings and the refusals of
