@@ -4,9 +4,6 @@
 package deviceplugin
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -62,43 +59,30 @@ func podsWithDevices(c class, assignments *qosv1alpha1.ListAssignmentsResponse) 
 	return pods
 }
 
-// ownersWithoutDevice returns the owners that hold no device of the class, in a fixed order. Kubelet reports pods by
-// name only. If several owners have the same name, a device matches only one of them, preferably an owner whose class
-// kubelet allocated.
-func ownersWithoutDevice(owners, holders map[owner]bool) []owner {
-	matched := map[owner]bool{}
-	var list []owner
-	for _, allocated := range []bool{true, false} {
-		for _, o := range slices.SortedFunc(maps.Keys(owners), compareOwners) {
-			if owners[o] != allocated {
-				continue
-			}
-			if name := o.inKubelet(); holders[name] && !matched[name] {
-				matched[name] = true
-				continue
-			}
-			list = append(list, o)
-		}
-	}
-	return list
-}
-
 // account compares the owners of a class with kubelet's allocations. If kubelet allocated the class to an owner,
 // the owner counts as accounted for, even if kubelet does not report the owner's device. Kubelet does not report the
 // devices of init containers that run to completion, and may report no devices when it has just started.
+//
+// Kubelet reports pods by name only. If several owners have the same name, a device matches only one of them, preferably
+// an owner whose class kubelet allocated.
 func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *allocations) usage {
-	owners := ownersOf(c, assignments)
+	owners, holders := ownersOf(c, assignments), a.holders(c)
 	u := usage{allocated: deviceIDs(a.devices[c.extended]), granted: a.granted[c.extended]}
 	u.accounted = len(u.allocated)
 
-	podMissing := false
-	for _, o := range ownersWithoutDevice(owners, a.holders(c)) {
-		switch {
-		case owners[o]:
-			u.unreported++
-			podMissing = podMissing || !a.pods[o.podInKubelet()]
-		case c.capacity != 0:
-			u.unaccounted++
+	podMissing, matched := false, map[owner]bool{}
+	for _, allocated := range []bool{true, false} {
+		for o, is := range owners {
+			switch name := o.inKubelet(); {
+			case is != allocated:
+			case holders[name] && !matched[name]:
+				matched[name] = true
+			case is:
+				u.unreported++
+				podMissing = podMissing || !a.pods[o.podInKubelet()]
+			case c.capacity != 0:
+				u.unaccounted++
+			}
 		}
 	}
 

@@ -107,8 +107,8 @@ func TestAccount(t *testing.T) {
 			assignments(podOf("a", inGold("app", "1", allocated))), nil, usage{needsPoll: true},
 		},
 		{
-			"one of two pods with the same name holds the device", goldClass(3),
-			assignments(podOf("a", inGold("app", "1", annotated)), &qosv1alpha1.PodAssignments{
+			"of two pods with the same name, the one with an allocated class holds the device", goldClass(3),
+			assignments(podOf("a", inGold("app", "1", allocated)), &qosv1alpha1.PodAssignments{
 				Uid: "uid-older", Namespace: "default", Name: "a",
 				Containers: []*qosv1alpha1.ContainerAssignments{inGold("app", "0", annotated)},
 			}),

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/status"
@@ -43,11 +42,6 @@ func (o owner) inKubelet() owner {
 
 func (o owner) podInKubelet() owner {
 	return owner{namespace: o.namespace, pod: o.pod}
-}
-
-func compareOwners(a, b owner) int {
-	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.pod, b.pod),
-		strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.Container, b.Container))
 }
 
 type allocations struct {
