@@ -48,7 +48,6 @@ type run struct {
 	servers []*grpc.Server
 	served  sync.WaitGroup // servers
 	streams sync.WaitGroup // goroutines that read the device lists of device plugins
-	clients map[string]*client
 }
 
 // New makes a kubelet with its root directory in `dir`. Start starts it.
@@ -86,7 +85,7 @@ func (k *Kubelet) Start() error {
 		return err
 	}
 
-	life := &run{clients: map[string]*client{}}
+	life := &run{}
 	life.ctx, life.cancel = context.WithCancel(context.Background())
 	for _, r := range k.resources {
 		r.devices, r.stopped = nil, true

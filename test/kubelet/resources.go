@@ -24,13 +24,14 @@ const dialTimeout = 10 * time.Second
 // resource is an extended resource of a device plugin.
 type resource struct {
 	devices                 map[string]bool // true if the device with this ID is healthy; nil until a started kubelet gets the first list
-	stopped                 bool            // the device plugin has gone
+	stopped                 bool            // the device plugin or kubelet has gone
 	client                  *client
 	registrations, messages int
 }
 
-// client is a connection to a device plugin.
+// client is a connection of a running kubelet to a device plugin.
 type client struct {
+	run  *run
 	conn *grpc.ClientConn
 	api  devicepluginv1beta1.DevicePluginClient
 }
@@ -116,7 +117,8 @@ func (s *registration) Register(ctx context.Context, r *devicepluginv1beta1.Regi
 		return nil, fmt.Errorf("failed to get device plugin options: %w", err)
 	}
 
-	s.kubelet.connected(s.run, r.GetResourceName(), c)
+	c.run = s.run
+	s.kubelet.connected(r.GetResourceName(), c)
 	return &devicepluginv1beta1.Empty{}, nil
 }
 
@@ -155,24 +157,23 @@ func (k *Kubelet) counted(name string) {
 }
 
 // connected makes `c` the current client of a resource, and receives its device lists in the background.
-func (k *Kubelet) connected(life *run, name string, c *client) {
+func (k *Kubelet) connected(name string, c *client) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if life.ctx.Err() != nil {
+	if c.run.ctx.Err() != nil {
 		_ = c.conn.Close()
 		return
 	}
 	r := k.resources[name]
 	// As in kubelet, an earlier client of the resource is not closed.
-	life.clients[name] = c
 	r.client, r.stopped = c, false
-	life.streams.Go(func() { k.watch(life, name, c) })
+	c.run.streams.Go(func() { k.watch(name, c) })
 }
 
 // watch receives the device lists of a device plugin. When the stream ends, kubelet marks all devices of the resource
 // unhealthy, and closes the current client of the resource, even if the stream belonged to an earlier client.
-func (k *Kubelet) watch(life *run, name string, c *client) {
-	stream, err := c.api.ListAndWatch(life.ctx, &devicepluginv1beta1.Empty{})
+func (k *Kubelet) watch(name string, c *client) {
+	stream, err := c.api.ListAndWatch(c.run.ctx, &devicepluginv1beta1.Empty{})
 	for err == nil {
 		var list *devicepluginv1beta1.ListAndWatchResponse
 		if list, err = stream.Recv(); err == nil {
@@ -184,17 +185,11 @@ func (k *Kubelet) watch(life *run, name string, c *client) {
 	defer k.mu.Unlock()
 	_ = c.conn.Close()
 	r := k.resources[name]
-	latest := life.clients[name]
-	if latest == nil {
-		return
+	if r.stopped || r.client.run != c.run {
+		return // the current client is closed already, or kubelet has been restarted since
 	}
 
-	_ = latest.conn.Close()
-	delete(life.clients, name)
-	if r.client != latest {
-		return // kubelet has been restarted since
-	}
-
+	_ = r.client.conn.Close()
 	r.stopped = true
 	for id := range r.devices {
 		r.devices[id] = false
