@@ -50,18 +50,10 @@ func numberOf(t testing.TB, dir string) string {
 func aliases(t *testing.T, p *pod) {
 	n := p.node
 	const kubelet, emptyDir = "/var/lib/kubelet", "/var/lib/kubelet/pods/uid-shared/volumes/kubernetes.io~empty-dir/scratch"
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	writeClassFile(t, strings.Replace(classFile, "slower: [{Devices: [/dev/vda], ThrottleReadBps: 700k}]",
+	useClassFile(t, strings.Replace(classFile, "slower: [{Devices: [/dev/vda], ThrottleReadBps: 700k}]",
 		"slower: [{Devices: [rootfs], ThrottleWriteBps: 3M}, {Devices: [ephemeral], ThrottleWriteBps: 2M, ThrottleReadBps: 1M}]", 1))
 	eventually(t, "the class is degraded without the directory", func() error {
-		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
-			for _, class := range r.GetClasses() {
-				if class.GetName() == "slower" && strings.Contains(class.GetDegraded(), "ephemeral matches no block device") {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("%v", n.status(t).GetResources())
+		return n.degraded(t, blockio, "slower", "ephemeral matches no block device")
 	})
 
 	scratch := mountLoop(t, kubelet)
@@ -69,36 +61,18 @@ func aliases(t *testing.T, p *pod) {
 	c := p.run(t, spec{name: "reloaded", mounts: []*cri.Mount{{ContainerPath: "/scratch", HostPath: emptyDir}}})
 	layers := numberOf(t, "/var/lib/containerd")
 	want := ioLimits{layers: {"wbps": "3000000"}, scratch: {"rbps": "1000000", "wbps": "2000000"}}
-	eventually(t, "both disks are throttled", func() error { return n.hasLimits(t, c, want) })
+	eventually(t, "both disks are throttled", func() error { return n.hasLimits(t, c.cgroup(), want) })
 	for _, l := range []limit{
 		{"write", "/layer", 3e6}, {"fsync", "/layer", 3e6}, {"write", "/scratch/file", 2e6}, {"fsync", "/scratch/file", 2e6}, {"read", "/scratch/file", 1e6},
 	} {
-		l.measure(t, c)
+		l.measure(t, c, 4)
 	}
 
 	must(t, unix.Unmount(kubelet, unix.MNT_DETACH))
 	eventually(t, "nothing limits the disk that the kubelet's directory was on", func() error {
-		return n.hasLimits(t, c, ioLimits{layers: {"wbps": "3000000"}})
+		return n.hasLimits(t, c.cgroup(), ioLimits{layers: {"wbps": "3000000"}})
 	})
 
 	must(t, os.RemoveAll(kubelet))
 	c.remove(t) // before the cleanup writes classFile, in which the container's class has other limits
-}
-
-// hasLimits returns an error if the throttles of a container differ from `want`.
-func (n *node) hasLimits(t testing.TB, c *container, want ioLimits) error {
-	if got := n.limits(t, c.cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
-		return fmt.Errorf("throttles %v, want %v", got, want)
-	}
-	return nil
-}
-
-// measure checks that I/O is not faster than the limit. I/O can be slower, because the host may be busy.
-func (l limit) measure(t testing.TB, c *container) {
-	t.Helper()
-	rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "4"))
-	t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
-	if rate > 1.2*l.want {
-		t.Errorf("%s of %s: %.3g B/s, want at most %.3g plus 20%%", l.direction, l.disk, rate, l.want)
-	}
 }

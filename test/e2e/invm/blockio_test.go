@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,15 @@ func wantLimits(t testing.TB, got, want ioLimits) {
 	}
 }
 
+// hasLimits returns an error if the throttles of a cgroup differ from `want`.
+func (n *node) hasLimits(t testing.TB, cgroup string, want ioLimits) error {
+	t.Helper()
+	if got := n.limits(t, cgroup); fmt.Sprint(got) != fmt.Sprint(want) {
+		return fmt.Errorf("throttles %v, want %v", got, want)
+	}
+	return nil
+}
+
 func throttled(t testing.TB) ioLimits {
 	return ioLimits{
 		deviceNumber(t, "/dev/vda"): {"rbps": "2000000", "wbps": "1000000"},
@@ -129,13 +139,7 @@ func throughput(t *testing.T, c *container) {
 
 	var measured sync.WaitGroup
 	for _, l := range limits {
-		measured.Go(func() {
-			rate := bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, "8"))
-			t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
-			if rate > 1.2*l.want {
-				t.Errorf("%s of %s: %.3g B/s, want at most %.3g plus 20%%", l.direction, l.disk, rate, l.want)
-			}
-		})
+		measured.Go(func() { l.measure(t, c, 8) })
 	}
 
 	measured.Wait()
@@ -145,6 +149,18 @@ func throughput(t *testing.T, c *container) {
 type limit struct {
 	direction, disk string
 	want            float64
+}
+
+// measure does I/O for some seconds, checks that it is not faster than the limit, and returns its rate. I/O can be slower,
+// because the host may be busy.
+func (l limit) measure(t testing.TB, c *container, seconds int) (rate float64) {
+	t.Helper()
+	rate = bytesPerSecond(t, c.exec(t, "io", l.direction, l.disk, strconv.Itoa(seconds)))
+	t.Logf("%s of %s: %.3g B/s under a limit of %.3g", l.direction, l.disk, rate, l.want)
+	if rate > 1.2*l.want {
+		t.Errorf("%s of %s: %.3g B/s, want at most %.3g plus 20%%", l.direction, l.disk, rate, l.want)
+	}
+	return rate
 }
 
 // bytesPerSecond parses the output of "workload io".

@@ -28,8 +28,7 @@ func laterProcesses(t *testing.T, p *pod) {
 		t.Error("\"workload await\" printed nothing")
 	}
 
-	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=gold")
-	must(t, err)
+	p.update(t, "changed", "rdt=gold")
 	for _, after := range []string{"a change", "a restart of the plugin", "a restart of the runtime"} {
 		switch after {
 		case "a restart of the plugin":
@@ -46,8 +45,7 @@ func laterProcesses(t *testing.T, p *pod) {
 	c.exec(t, "cat", "/proc/self/cpu_resctrl_groups")
 
 	plain := p.run(t, spec{name: "plain"})
-	_, err = output("qos-nri-plugin", "update", p.name(), "plain", "rdt=gold")
-	must(t, err)
+	p.update(t, "plain", "rdt=gold")
 	timeExecs(t, plain, "res:qos-gold", "a change of a container of the default class")
 	plain.remove(t)
 
@@ -58,8 +56,7 @@ func laterProcesses(t *testing.T, p *pod) {
 	if got := none.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); got != "res:/\nmon:\n" {
 		t.Errorf("a container without a class is in the groups %q", got)
 	}
-	_, err = output("qos-nri-plugin", "update", p.name(), "none", "rdt=gold")
-	must(t, err)
+	p.update(t, "none", "rdt=gold")
 	timeExecs(t, none, "res:qos-gold", "a change of a container without a class")
 	none.remove(t)
 	n.setDefault(t, classFile, "bronze")
@@ -70,12 +67,10 @@ func (n *node) setDefault(t *testing.T, file, class string) {
 	t.Helper()
 	writeClassFile(t, file)
 	eventually(t, "the default class changes", func() error {
-		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
-			if r.GetName() == "k8s.io/rdt" && r.GetDefaultClass() == class {
-				return nil
-			}
+		if r := n.resource(t, rdt); r == nil || r.GetDefaultClass() != class {
+			return fmt.Errorf("%v", r)
 		}
-		return fmt.Errorf("status %v", n.status(t).GetResources())
+		return nil
 	})
 }
 
@@ -99,18 +94,11 @@ func timeExecs(t *testing.T, c *container, group, after string) {
 func resizes(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed"})
-	resize := func(shares int64) {
-		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{
-			ContainerId: c.id, Linux: &cri.LinuxContainerResources{CpuShares: shares},
-		})
-		must(t, err)
-	}
-
+	resize := func(shares int64) { c.resize(t, &cri.LinuxContainerResources{CpuShares: shares}) }
 	resize(512)
 	c.wantGroup(t, "qos-silver")
 	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
-	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=gold,blockio=slower")
-	must(t, err)
+	p.update(t, "changed", "rdt=gold,blockio=slower")
 	slower := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "700000"}}
 	for i, before := range []func(){func() {}, func() { n.restartPlugin(t) }} {
 		before()
@@ -119,8 +107,7 @@ func resizes(t *testing.T, p *pod) {
 		wantLimits(t, n.limits(t, c.cgroup()), slower)
 	}
 
-	_, err = output("qos-nri-plugin", "update", p.name(), "changed", "blockio=")
-	must(t, err)
+	p.update(t, "changed", "blockio=")
 	resize(1024)
 	wantLimits(t, n.limits(t, c.cgroup()), ioLimits{})
 }
@@ -141,7 +128,7 @@ func movesForks(t *testing.T, c *container) {
 		if err != nil && !strings.Contains(err.Error(), "new threads kept appearing outside the group qos-"+class) {
 			t.Errorf("update: %v", err)
 		}
-		want := n.assignment(t, p, "changed", "k8s.io/rdt").GetClass()
+		want := n.assignment(t, p, "changed", rdt).GetClass()
 		if err == nil && want != class {
 			t.Errorf("after a change to %[2]q, the container is reported in class %[1]q", want, class)
 		}
@@ -154,14 +141,12 @@ func movesForks(t *testing.T, c *container) {
 // group until the plugin moves it.
 func renamesForks(t *testing.T, c *container) {
 	monitor(t, c.pod.node, "gold, silver")
-	_, err := output("qos-nri-plugin", "update", c.pod.name(), "changed", "rdt=silver")
-	must(t, err)
+	c.pod.update(t, "changed", "rdt=silver")
 	m := &meter{container: c, name: "changed"}
 	m.await(t, "silver", "the container is measured")
 	before := inode(t, m.group("silver"))
 	for _, class := range []string{"gold", "silver"} {
-		_, err := output("qos-nri-plugin", "update", c.pod.name(), "changed", "rdt="+class)
-		must(t, err)
+		c.pod.update(t, "changed", "rdt="+class)
 		eventually(t, "all threads are in the new class", func() error { return c.inGroup(groupOf(class)) })
 		if after := inode(t, m.group(class)); after != before {
 			t.Errorf("the monitoring group has inode %d, want %d: it was created again", after, before)
@@ -181,24 +166,22 @@ func inode(t testing.TB, path string) uint64 {
 // podChanges: classes of pods can be changed like those of containers.
 func podChanges(t *testing.T, shared *pod) {
 	n := shared.node
-	p := n.runPod(t, "changing", map[string]string{"qos.noderesource.dev/pod": "qos.noderesource.dev/pod-blockio=slow"})
+	p := n.runPod(t, "changing", map[string]string{podKey: podBlockio + "=slow"})
 	c := p.run(t, spec{name: "main"})
-	_, err := output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=slower")
-	must(t, err)
+	p.update(t, podBlockio+"=slower")
 	slower := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "600000"}}
 	wantLimits(t, n.limits(t, p.cgroup()), slower)
 	wantLimits(t, n.limits(t, c.cgroup()), ioLimits{})
 	n.restartPlugin(t)
 	n.wantAssignment(t, p, "", &qos.Assignment{Name: podBlockio, Class: "slower", Source: qos.Source_SOURCE_UPDATE})
 	wantLimits(t, n.limits(t, p.cgroup()), slower)
-	_, err = output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=none")
+	_, err := output("qos-nri-plugin", "update", p.name(), podBlockio+"=none")
 	if err == nil || !strings.Contains(err.Error(), `class "none" of qos.noderesource.dev/pod-blockio`) {
 		t.Errorf("an update to an unknown class returned %v", err)
 	}
 
 	wantLimits(t, n.limits(t, p.cgroup()), slower)
-	_, err = output("qos-nri-plugin", "update", p.name(), "qos.noderesource.dev/pod-blockio=")
-	must(t, err)
+	p.update(t, podBlockio+"=")
 	wantLimits(t, n.limits(t, p.cgroup()), ioLimits{})
 }
 
@@ -208,19 +191,14 @@ func removedClass(t *testing.T, shared *pod) {
 	p := n.runPod(t, "removed", map[string]string{keyOf("main"): "rdt=gold", keyOf("one"): "rdt=gold"})
 	c := p.run(t, spec{name: "main"})
 	before := schemataLines(t, "qos-gold")
-	t.Cleanup(func() { writeClassFile(t, classFile) })
 	// In this class file, the class `other` has the place of gold.
-	writeClassFile(t, strings.NewReplacer("{name: gold, capacity: 2}, ", "", "classes: {gold: {l3Allocation: \"100%\", mbAllocation: [\"100%\"]}}",
+	useClassFile(t, strings.NewReplacer("{name: gold, capacity: 2}, ", "", "classes: {gold: {l3Allocation: \"100%\", mbAllocation: [\"100%\"]}}",
 		"classes: {other: {l3Allocation: \"100%\", mbAllocation: [\"100%\"]}}", "{name: bronze}]", "{name: bronze}, {name: other}]").Replace(classFile))
 	eventually(t, "the class drains", func() error {
-		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
-			for _, class := range r.GetClasses() {
-				if class.GetName() == "gold" && class.GetDraining() {
-					return nil
-				}
-			}
+		if class := n.class(t, rdt, "gold"); !class.GetDraining() {
+			return fmt.Errorf("%v", class)
 		}
-		return fmt.Errorf("status %v", n.status(t).GetResources())
+		return nil
 	})
 
 	c.wantGroup(t, "qos-gold")

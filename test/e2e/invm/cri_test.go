@@ -203,6 +203,13 @@ func (c *container) exec(t testing.TB, args ...string) string {
 	return string(response.Stdout)
 }
 
+// resize changes the resources of the container as the kubelet does.
+func (c *container) resize(t testing.TB, resources *cri.LinuxContainerResources) {
+	t.Helper()
+	_, err := c.pod.node.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: resources})
+	must(t, err)
+}
+
 // stop ends the container's processes and waits for them.
 func (c *container) stop(t testing.TB) {
 	t.Helper()

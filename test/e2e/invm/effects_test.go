@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	megabyte = 1 << 20
 	// The containers of killOrder allocate so much memory.
 	smallMiB, largeMiB = 16, 64
 
@@ -31,7 +32,6 @@ const (
 // one process. If the pod's cgroup became too small instead, the kernel could choose a second process before the memory
 // of the first is free.
 func (n *node) killOrder(t *testing.T, late *container, story stories.Story) {
-	const megabyte = 1 << 20
 	p := n.runPod(t, "killed", map[string]string{keyOf("main"): story.Request("first")})
 	first := p.run(t, spec{name: "main", args: []string{"allocators", fmt.Sprint(smallMiB)}, resources: limited(256*megabyte, 100_000)})
 
@@ -101,10 +101,7 @@ func numberIn(t testing.TB, file, key string) int {
 
 // stallingMemory: without swap, a container that needs more memory than memory.high is stuck, and the plugin reports that.
 func stallingMemory(t *testing.T, n *node) {
-	writeClassFile(t, classFile+stallingResources)
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	n.awaitOffered(t, profileQoS, "stalling", true)
-	const megabyte = 1 << 20
+	n.offer(t, stallingResources, profileQoS, "stalling")
 	p := n.runPod(t, "stalling", map[string]string{keyOf("main"): profileQoS + "=stalling"})
 	c := p.run(t, spec{name: "main", args: []string{"allocate", "48"}, resources: limited(64*megabyte, 100_000)})
 	eventually(t, "the container is slowed down, and reported as stuck", func() error {

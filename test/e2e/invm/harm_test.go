@@ -107,25 +107,8 @@ func remounted(t *testing.T, p *pod) {
 	})
 
 	n.holds(t)
-	for _, condition := range n.rdtConditions(t) {
-		if strings.HasPrefix(condition, "KernelStateInSync") {
-			t.Log(condition)
-		}
-	}
-
+	t.Log(n.condition(t, rdt, "KernelStateInSync").GetMessage())
 	p.run(t, spec{name: "one"}).wantGroup(t, "qos-gold")
-}
-
-func (n *node) rdtConditions(t testing.TB) (texts []string) {
-	t.Helper()
-	for _, r := range n.status(t).GetResources().GetContainerQosResources() {
-		for _, c := range r.GetConditions() {
-			if r.GetName() == "k8s.io/rdt" {
-				texts = append(texts, c.GetType()+": "+c.GetMessage())
-			}
-		}
-	}
-	return texts
 }
 
 // disksComeAndGo removes a disk from the running machine, and adds it again.
@@ -134,31 +117,13 @@ func disksComeAndGo(t *testing.T, p *pod) {
 	c := p.run(t, spec{name: "limited"})
 	whole, vda := throttled(t), deviceNumber(t, "/dev/vda")
 	rest := ioLimits{vda: whole[vda]}
-	limits := func(want ioLimits) func() error {
-		return func() error {
-			if got := n.limits(t, c.cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
-				return fmt.Errorf("throttles %v, want %v", got, want)
-			}
-			return nil
-		}
-	}
 
 	device, err := filepath.EvalSymlinks("/sys/block/vdb")
 	must(t, err)
 	pci := filepath.Join(device, "../../..")
 	must(t, os.WriteFile(filepath.Join(pci, "remove"), []byte("1"), 0))
-	eventually(t, "the class says that a disk is missing", func() error {
-		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
-			for _, class := range r.GetClasses() {
-				if class.GetName() == "throttled" && strings.Contains(class.GetDegraded(), "/dev/vdb") {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("%v", n.status(t).GetResources())
-	})
-
-	must(t, limits(rest)())
+	eventually(t, "the class says that a disk is missing", func() error { return n.degraded(t, blockio, "throttled", "/dev/vdb") })
+	must(t, n.hasLimits(t, c.cgroup(), rest))
 	eventually(t, "a resize succeeds although a disk of the class is missing", func() error {
 		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{
 			ContainerId: c.id, Linux: &cri.LinuxContainerResources{CpuShares: 512},
@@ -167,14 +132,12 @@ func disksComeAndGo(t *testing.T, p *pod) {
 	})
 
 	p.run(t, spec{name: "weighed"}) // the class of this container also names the disk
-	_, err = output("qos-nri-plugin", "update", p.name(), "limited", "blockio=single")
-	must(t, err)
-	_, err = output("qos-nri-plugin", "update", p.name(), "limited", "blockio=throttled")
-	must(t, err)
-	must(t, limits(rest)())
+	p.update(t, "limited", "blockio=single")
+	p.update(t, "limited", "blockio=throttled")
+	must(t, n.hasLimits(t, c.cgroup(), rest))
 
 	began := time.Now()
 	must(t, os.WriteFile("/sys/bus/pci/rescan", []byte("1"), 0))
-	eventually(t, "the disk is throttled again", limits(whole))
+	eventually(t, "the disk is throttled again", func() error { return n.hasLimits(t, c.cgroup(), whole) })
 	t.Logf("a new disk was throttled %s after the rescan of the bus", time.Since(began).Round(time.Millisecond))
 }

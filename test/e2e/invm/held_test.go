@@ -95,14 +95,8 @@ func unlimit(ctx context.Context, file, text string) {
 // held returns the condition Held of class throttled.
 func (n *node) held(t *testing.T) *qos.Condition {
 	t.Helper()
-	status, err := n.api(t).Status(requestContext(t), &qos.StatusRequest{})
-	must(t, err)
-	for _, r := range status.GetResources().GetContainerQosResources() {
-		for _, class := range r.GetClasses() {
-			if r.GetName() == "k8s.io/blockio" && class.GetName() == "throttled" && len(class.GetConditions()) > 0 {
-				return class.GetConditions()[0]
-			}
-		}
+	if conditions := n.class(t, blockio, "throttled").GetConditions(); len(conditions) > 0 {
+		return conditions[0]
 	}
 	return &qos.Condition{Healthy: true, Reason: "none"}
 }

@@ -31,7 +31,7 @@ func cpusComeAndGo(t *testing.T, p *pod) {
 
 	mustWrite(t, secondCPU, "0")
 	const reason = "l3Allocation of cache IDs 1 has no effect: this machine has the IDs 0"
-	eventually(t, "the class is degraded", n.degraded(t, "silver", reason))
+	eventually(t, "the class is degraded", func() error { return n.degraded(t, rdt, "silver", reason) })
 	must(t, wantSchemata(t, "qos-silver", "L2:0=fffff", "L3:0=fc0", "MB:0=50")())
 	p.run(t, spec{name: "two"}).wantGroup(t, "qos-gold")
 	printed, err := output("qos-nri-plugin", "check", configDir)
@@ -41,7 +41,7 @@ func cpusComeAndGo(t *testing.T, p *pod) {
 
 	mustWrite(t, secondCPU, "1")
 	eventually(t, "the class has both L3 again", whole)
-	eventually(t, "the class is not degraded any more", n.degraded(t, "silver", ""))
+	eventually(t, "the class is not degraded any more", func() error { return n.degraded(t, rdt, "silver", "") })
 	must(t, wantSchemata(t, "qos-gold", "L2:0=fffff;1=fffff", "L3:0=3f;1=3f", "MB:0=100;1=100")())
 	p.run(t, spec{name: "main"}).wantGroup(t, "qos-gold")
 }
@@ -53,19 +53,5 @@ func wantSchemata(t *testing.T, group string, lines ...string) func() error {
 			return fmt.Errorf("%s (-want +got):\n%s", group, diff)
 		}
 		return nil
-	}
-}
-
-// degraded returns a check of the reason why a class of k8s.io/rdt is degraded.
-func (n *node) degraded(t *testing.T, class, want string) func() error {
-	return func() error {
-		for _, r := range n.status(t).GetResources().GetContainerQosResources() {
-			for _, c := range r.GetClasses() {
-				if r.GetName() == "k8s.io/rdt" && c.GetName() == class && c.GetDegraded() == want {
-					return nil
-				}
-			}
-		}
-		return fmt.Errorf("%v", n.status(t).GetResources())
 	}
 }

@@ -52,7 +52,7 @@ func (n *node) limitsOfClasses(t testing.TB) map[string]map[string]map[string]st
 		return nil
 	}
 	vda, vdb := deviceNumber(t, "/dev/vda"), deviceNumber(t, "/dev/vdb")
-	return map[string]map[string]map[string]string{"k8s.io/blockio": {
+	return map[string]map[string]map[string]string{blockio: {
 		"throttled": {"io.max": vda + " rbps=2000000 wbps=1000000 riops=max wiops=max\n" + vdb + " rbps=1000000 wbps=2000000 riops=max wiops=max\n"},
 		"slower":    {"io.max": vda + " rbps=700000 wbps=max riops=max wiops=max\n"},
 		"single":    {"io.max": vda + " rbps=max wbps=max riops=1000 wiops=max\n" + vdb + " rbps=max wbps=max riops=1000 wiops=max\n"},

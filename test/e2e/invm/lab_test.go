@@ -124,15 +124,8 @@ func (l *laboratory) save(t *testing.T, s *lab.Scene) {
 	t.Log("\n" + s.Text())
 }
 
-// title adds the cgroup version to the title of a scene.
-func (l *laboratory) title(of string) string {
-	return of + ", cgroup " + map[bool]string{true: "v2", false: "v1"}[l.cgroupV2]
-}
-
-// fileName returns the name of a scene's files.
-func (l *laboratory) fileName(of string) string {
-	return of + map[bool]string{true: "-v2", false: "-v1"}[l.cgroupV2]
-}
+// version returns the cgroup version.
+func (l *laboratory) version() string { return map[bool]string{true: "v2", false: "v1"}[l.cgroupV2] }
 
 // offerOwnClasses configures containerd with a block I/O class of its own, which has the limits of the plugin's class.
 func offerOwnClasses(t *testing.T, n *node) {

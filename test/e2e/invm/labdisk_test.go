@@ -24,7 +24,7 @@ import (
 // with eight threads each.
 func neighbours(t *testing.T, l *laboratory) {
 	s := &lab.Scene{
-		Name: l.fileName("neighbours"), Title: l.title("A reader and two noisy neighbours on one disk"),
+		Name: "neighbours-" + l.version(), Title: "A reader and two noisy neighbours on one disk, cgroup " + l.version(),
 		Columns: []string{p50, p99, "reads " + perSecond, neighboursRate},
 	}
 
@@ -128,14 +128,10 @@ func (l *laboratory) setCost(t *testing.T, enable bool) {
 func (l *laboratory) waitWeights(t *testing.T, want bool) {
 	t.Helper()
 	eventually(t, "the status says whether weights are effective", func() error {
-		for _, offer := range l.status(t).GetResources().GetPodQosResources() {
-			for _, condition := range offer.GetConditions() {
-				if condition.GetType() == "WeightsEffective" && condition.GetHealthy() == want {
-					return nil
-				}
-			}
+		if condition := l.condition(t, podBlockio, "WeightsEffective"); condition == nil || condition.GetHealthy() != want {
+			return fmt.Errorf("weights are not yet reported as effective: %v", want)
 		}
-		return fmt.Errorf("weights are not yet reported as effective: %v", want)
+		return nil
 	})
 }
 
@@ -145,7 +141,7 @@ func (l *laboratory) waitWeights(t *testing.T, want bool) {
 func bufferedWrites(t *testing.T, l *laboratory) {
 	const toDisk, accounted = "written (MB/s)", "of these accounted (%)"
 	s := &lab.Scene{
-		Name: l.fileName("buffered"), Title: l.title("A reader beside buffered writes"), Columns: []string{p50, p99, toDisk, accounted},
+		Name: "buffered-" + l.version(), Title: "A reader beside buffered writes, cgroup " + l.version(), Columns: []string{p50, p99, toDisk, accounted},
 	}
 
 	// With these settings, the kernel starts to write pages early, as on a busy machine.
@@ -237,7 +233,7 @@ func databases(t *testing.T, l *laboratory) {
 
 	must(t, err)
 	eventually(t, "the limit of the claim is in force", func() error {
-		return l.hasPodLimits(t, other.pod, ioLimits{numberOf(t, second): {"wiops": "40"}})
+		return l.hasLimits(t, other.pod.cgroup(), ioLimits{numberOf(t, second): {"wiops": "40"}})
 	})
 
 	measure(limited)
@@ -255,15 +251,7 @@ func databases(t *testing.T, l *laboratory) {
 func (l *laboratory) volumeOnLabDisk(t *testing.T, half int) (dir string) {
 	t.Helper()
 	const size = 96 << 20
-	name := fmt.Sprint("half", half)
-	t.Setenv("DM_DISABLE_UDEV", "1") // without udev, dmsetup itself makes the file in /dev/mapper
-	_, err := output("/sbin/dmsetup", "create", name, "--table", fmt.Sprintf("0 %d linear %s %d", size/512, labDisk, half*size/512))
-	must(t, err)
-	t.Cleanup(func() {
-		_, err := output("/sbin/dmsetup", "remove", "--retry", name)
-		must(t, err)
-	})
-	dir = "/vols/" + name
-	mountNew(t, "/dev/mapper/"+name, dir)
+	dir = fmt.Sprint("/vols/half", half)
+	mountNew(t, mapDisk(t, filepath.Base(dir), labDisk, half*size, size), dir)
 	return dir
 }

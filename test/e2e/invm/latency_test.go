@@ -33,8 +33,7 @@ func latency(t *testing.T, p *pod) {
 		return nil
 	})
 
-	_, err := output("qos-nri-plugin", "update", p.name(), "quick", "blockio=")
-	must(t, err)
+	p.update(t, "quick", "blockio=")
 	if got := mustRead(t, file); got != "" {
 		t.Errorf("io.latency is %q after the class was left", got)
 	}
@@ -47,12 +46,8 @@ func (n *node) wantLatencyEffective(t testing.TB, want string) {
 	t.Helper()
 	eventually(t, "the status says whether latency targets are effective", func() error {
 		got := ""
-		for _, offer := range n.status(t).GetResources().GetContainerQosResources() {
-			for _, condition := range offer.GetConditions() {
-				if condition.GetType() == "LatencyEffective" {
-					got = fmt.Sprint(condition.GetHealthy())
-				}
-			}
+		if condition := n.condition(t, blockio, "LatencyEffective"); condition != nil {
+			got = fmt.Sprint(condition.GetHealthy())
 		}
 		if got != want {
 			return fmt.Errorf("LatencyEffective is %q, want %q", got, want)

@@ -27,7 +27,7 @@ func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsRespons
 		for _, c := range p.GetContainers() {
 			real := &container{pod: &pod{node: n, config: podConfig(p.GetName(), nil)}, id: c.GetId()}
 			for _, a := range c.GetQosResources() {
-				if a.GetName() != "k8s.io/rdt" {
+				if a.GetName() != rdt {
 					continue
 				}
 				if _, err := os.Stat(n.ioCgroup(real.cgroup())); err != nil {
@@ -45,7 +45,7 @@ func (n *node) wantReportedIsReal(t testing.TB, list *qos.ListAssignmentsRespons
 // the pod to the requested class, and then reports the pod in this class.
 func ranBefore(t *testing.T, n *node, early *pod) {
 	eventually(t, "a container that ran before the plugin is in the class that it requests", func() error {
-		if a := n.assignment(t, early, "main", "k8s.io/rdt"); a.GetClass() != "silver" {
+		if a := n.assignment(t, early, "main", rdt); a.GetClass() != "silver" {
 			return fmt.Errorf("reported %v", a)
 		}
 		return nil
@@ -74,14 +74,13 @@ func changedClass(t *testing.T, p *pod) {
 	n := p.node
 	c := p.run(t, spec{name: "changed", args: []string{"spawn", "2"}})
 	c.wantGroup(t, "qos-silver")
-	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=gold,blockio=slower")
-	must(t, err)
+	p.update(t, "changed", "rdt=gold,blockio=slower")
 	c.wantGroup(t, "qos-gold")
 	slower := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "700000"}}
 	wantLimits(t, n.limits(t, c.cgroup()), slower)
-	n.wantAssignment(t, p, "changed", &qos.Assignment{Name: "k8s.io/rdt", Class: "gold", Source: qos.Source_SOURCE_UPDATE})
+	n.wantAssignment(t, p, "changed", &qos.Assignment{Name: rdt, Class: "gold", Source: qos.Source_SOURCE_UPDATE})
 
-	_, err = output("qos-nri-plugin", "update", p.name(), "changed", "rdt=silver,blockio=none")
+	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=silver,blockio=none")
 	if err == nil || !strings.Contains(err.Error(), `class "none" of k8s.io/blockio`) {
 		t.Errorf("an update to an unknown class returned %v", err)
 	}
@@ -93,7 +92,7 @@ func changedClass(t *testing.T, p *pod) {
 	// read the kernel's state, it reports the class in which the container was created.
 	n.restartPlugin(t)
 	eventually(t, "the changed class is reported after a restart", func() error {
-		if a := n.assignment(t, p, "changed", "k8s.io/rdt"); a.GetClass() != "gold" || a.GetSource() != qos.Source_SOURCE_UPDATE {
+		if a := n.assignment(t, p, "changed", rdt); a.GetClass() != "gold" || a.GetSource() != qos.Source_SOURCE_UPDATE {
 			return fmt.Errorf("reported %v", a)
 		}
 		return nil
@@ -197,12 +196,7 @@ func changedFiles(t *testing.T, p *pod) {
 	c := p.run(t, spec{name: "reloaded"})
 	writeClassFile(t, strings.Replace(classFile, "ThrottleReadBps: 700k", "ThrottleReadBps: 1500k", 1))
 	faster := ioLimits{deviceNumber(t, "/dev/vda"): {"rbps": "1500000"}}
-	eventually(t, "the new throttle is in place", func() error {
-		if got := n.limits(t, c.cgroup()); !cmp.Equal(got, faster) {
-			return fmt.Errorf("throttles %v", got)
-		}
-		return nil
-	})
+	eventually(t, "the new throttle is in place", func() error { return n.hasLimits(t, c.cgroup(), faster) })
 
 	before := schemataLines(t, "qos-silver")
 	writeClassFile(t, strings.Replace(classFile, `mbAllocation: ["50%"]`, `mbAllocation: ["150%"]`, 1))
@@ -226,6 +220,13 @@ func changedFiles(t *testing.T, p *pod) {
 		}
 		return nil
 	})
+}
+
+// useClassFile replaces the class file until the end of the test.
+func useClassFile(t testing.TB, content string) {
+	t.Helper()
+	writeClassFile(t, content)
+	t.Cleanup(func() { writeClassFile(t, classFile) })
 }
 
 // writeClassFile replaces the class file atomically, as a ConfigMap's update does.

@@ -43,11 +43,7 @@ const (
 
 // linuxClasses: the runtime and the kernel accept each property of a class, and cgroup values survive a resize.
 func linuxClasses(t *testing.T, n *node) {
-	writeClassFile(t, classFile+linuxResources)
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	n.awaitOffered(t, profileQoS, "database", true)
-
-	const megabyte = 1 << 20
+	n.offer(t, linuxResources, profileQoS, "database")
 	p := n.runPod(t, "linux", map[string]string{keyOf("main"): profileQoS + "=database"})
 	c := p.run(t, spec{name: "main", resources: limited(64*megabyte, 50_000)})
 	c.wantProcess(t)
@@ -58,10 +54,7 @@ func linuxClasses(t *testing.T, n *node) {
 	})
 
 	for _, resize := range []struct{ memory, quota int64 }{{128 * megabyte, 80_000}, {64 * megabyte, 20_000}} {
-		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{
-			ContainerId: c.id, Linux: limited(resize.memory, resize.quota),
-		})
-		must(t, err)
+		c.resize(t, limited(resize.memory, resize.quota))
 		c.wantValues(t, map[string]string{
 			"memory.high": fmt.Sprint(resize.memory * 3 / 4), "memory.oom.group": "1", "cpu.max.burst": fmt.Sprint(resize.quota / 2), "pids.max": "100",
 		})
@@ -148,22 +141,18 @@ func (c *container) wantValues(t testing.TB, want map[string]string) {
 // idlePods: a class makes a pod idle. Until the pod leaves the class, the kernel refuses weights for the pod's cgroup,
 // but not for the cgroups of its containers. Then the pod has the kubelet's weight again.
 func idlePods(t *testing.T, n *node) {
-	writeClassFile(t, classFile+idleResources)
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	n.awaitOffered(t, backgroundQoS, "idle", true)
+	n.offer(t, idleResources, backgroundQoS, "idle")
 	p := n.runPod(t, "background", nil)
 	weight := filepath.Join("/sys/fs/cgroup", p.cgroup(), "cpu.weight")
 	mustWrite(t, weight, "79")
-	_, err := output("qos-nri-plugin", "update", p.name(), backgroundQoS+"=idle")
-	must(t, err)
+	p.update(t, backgroundQoS+"=idle")
 	p.wantIdle(t, "1")
 	if err := os.WriteFile(weight, []byte("100"), 0); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("the kernel accepts the weight of an idle pod: %v", err)
 	}
 
-	c := p.run(t, spec{name: "main", resources: limited(64<<20, 50_000)})
-	_, err = n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: limited(64<<20, 80_000)})
-	must(t, err)
+	c := p.run(t, spec{name: "main", resources: limited(64*megabyte, 50_000)})
+	c.resize(t, limited(64*megabyte, 80_000))
 	n.restartPlugin(t)
 	p.wantIdle(t, "1")
 	if bySystemd() {
@@ -176,8 +165,7 @@ func idlePods(t *testing.T, n *node) {
 			return nil
 		})
 	}
-	_, err = output("qos-nri-plugin", "update", p.name(), backgroundQoS+"=")
-	must(t, err)
+	p.update(t, backgroundQoS+"=")
 	p.wantIdle(t, "0")
 	if got := mustRead(t, weight); strings.TrimSpace(got) != "79" {
 		t.Errorf("the weight is %s, want 79", got)

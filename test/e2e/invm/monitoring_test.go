@@ -35,8 +35,7 @@ func monitored(t *testing.T, p *pod) {
 	m := &meter{container: c, name: "main"}
 	m.await(t, "gold", "the container is measured")
 
-	_, err = output("qos-nri-plugin", "update", p.name(), "main", "rdt=silver")
-	must(t, err)
+	p.update(t, "main", "rdt=silver")
 	m.await(t, "silver", "the container is measured in its new class")
 	if text := mustRead(t, filepath.Join(m.group("silver"), "tasks")); strings.TrimSpace(text) == "" {
 		t.Error("the change of class has emptied the monitoring group")
@@ -64,8 +63,7 @@ func monitored(t *testing.T, p *pod) {
 // monitor makes the plugin monitor the containers of some classes until the test ends.
 func monitor(t *testing.T, n *node, classes string) {
 	t.Helper()
-	writeClassFile(t, strings.Replace(classFile, "  rdt:\n", "  rdt:\n    monitoring: {containers: ["+classes+"]}\n", 1))
-	t.Cleanup(func() { writeClassFile(t, classFile) })
+	useClassFile(t, strings.Replace(classFile, "  rdt:\n", "  rdt:\n    monitoring: {containers: ["+classes+"]}\n", 1))
 	n.reread(t)
 	n.awaitMonitoring(t, "containers monitored")
 }
@@ -161,8 +159,7 @@ func shortOfRMIDs(t *testing.T, n *node) {
 	initial := reuseRMIDs(t, anyOccupancy)
 	before, _, _ := strings.Cut(classFile, "- name: k8s.io/rdt")
 	_, after, _ := strings.Cut(classFile, "- name: k8s.io/blockio")
-	writeClassFile(t, before+"- name: k8s.io/rdt\n  rdt: {monitoring: {containers: [system/default]}}\n- name: k8s.io/blockio"+after)
-	t.Cleanup(func() { writeClassFile(t, classFile) })
+	useClassFile(t, before+"- name: k8s.io/rdt\n  rdt: {monitoring: {containers: [system/default]}}\n- name: k8s.io/blockio"+after)
 	n.reread(t)
 	n.awaitMonitoring(t, "containers monitored: 1")
 	eventually(t, "the groups of the classes are gone", func() error {

@@ -136,6 +136,13 @@ func (n *node) assignment(t testing.TB, p *pod, container, resource string) *qos
 	return nil
 }
 
+// update changes classes of the pod, or of a container if its name is the first argument. The change must succeed.
+func (p *pod) update(t testing.TB, args ...string) {
+	t.Helper()
+	_, err := output("qos-nri-plugin", append([]string{"update", p.name()}, args...)...)
+	must(t, err)
+}
+
 // wantAssignment checks the reported assignment of a container, or of the pod if `container` is empty.
 func (n *node) wantAssignment(t testing.TB, p *pod, container string, want *qos.Assignment) {
 	t.Helper()

@@ -47,14 +47,13 @@ func groups(t *testing.T, p *pod) {
 		t.Errorf("a process exec'd into a container of the default class is in group %q", got)
 	}
 
-	const rdt = "k8s.io/rdt"
 	n.wantAssignment(t, p, "main", &qos.Assignment{Name: rdt, Class: "gold", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("main")})
 	n.wantAssignment(t, p, "side", &qos.Assignment{Name: rdt, Class: "bronze", Source: qos.Source_SOURCE_DEFAULT})
 	n.wantAssignment(t, p, "allocated", &qos.Assignment{
 		Name: rdt, Class: "silver", Source: qos.Source_SOURCE_ALLOCATED, RequestedBy: "allocated.qos.noderesource.dev/rdt.silver",
 	})
 
-	n.wantAssignment(t, p, "side", &qos.Assignment{Name: "k8s.io/blockio"})
+	n.wantAssignment(t, p, "side", &qos.Assignment{Name: blockio})
 }
 
 // schemata checks each group's lines as the kernel shows them. Both caches have two instances; L3 has 12 ways.

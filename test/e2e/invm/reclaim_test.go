@@ -31,13 +31,11 @@ const (
 // memory of both, and the plugin reports that.
 func reclaimed(t *testing.T, n *node) {
 	addSwap(t)
-	writeClassFile(t, classFile+reclaimResources)
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	n.awaitOffered(t, profileQoS, "protected", true)
+	n.offer(t, reclaimResources, profileQoS, "protected")
 
 	// The kernel may take all memory from one of two unprotected containers, so exactly one of them is protected in each
 	// case. `noise` is what the kernel may reclaim of the protected one.
-	const megabyte, noise = 1 << 20, 1 << 18
+	const noise = 1 << 18
 	t.Run("a container with memory.low keeps its memory if its parents have memory.low, too", func(t *testing.T) {
 		if protected, plain := n.press(t, "max"); protected > noise || plain < 8*megabyte {
 			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed", protected, plain)
@@ -57,7 +55,6 @@ func reclaimed(t *testing.T, n *node) {
 // that the kernel has reclaimed from the first two.
 func (n *node) press(t *testing.T, podLow string) (protected, plain int) {
 	t.Helper()
-	const megabyte = 1 << 20
 	run := func(name string, annotations map[string]string) (*pod, *container) {
 		p := n.runPod(t, name, annotations)
 		return p, p.run(t, spec{name: "main", args: []string{"allocate", fmt.Sprint(heldMiB)}})
@@ -105,7 +102,6 @@ func setFor(t *testing.T, file, text string) {
 
 // aboveHigh: in spite of memory.min, the kernel reclaims the memory that a container uses above its own memory.high.
 func aboveHigh(t *testing.T, n *node) {
-	const megabyte = 1 << 20
 	p := n.runPod(t, "contrary", map[string]string{keyOf("main"): profileQoS + "=contrary"})
 	for _, dir := range []string{p.cgroup(), path.Dir(p.cgroup())} {
 		setFor(t, filepath.Join("/sys/fs/cgroup", dir, "memory.min"), fmt.Sprint(64*megabyte))

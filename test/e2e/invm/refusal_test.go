@@ -11,8 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	qos "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
 // podKey is the annotation for requests of a pod.
@@ -31,13 +29,6 @@ func wantRefusal(t testing.TB, err error, want string) {
 	if code := status.Code(err); code != codes.Unknown {
 		t.Errorf("the request was refused with code %s, want Unknown", code)
 	}
-}
-
-func (n *node) status(t testing.TB) *qos.StatusResponse {
-	t.Helper()
-	response, err := n.api(t).Status(requestContext(t), &qos.StatusRequest{})
-	must(t, err)
-	return response
 }
 
 func unknownClass(t *testing.T, p *pod) {

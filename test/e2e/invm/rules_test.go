@@ -19,14 +19,12 @@ func imageRules(t *testing.T, n *node) {
 	listed, err := output("ctr", "-a", n.kind.socket, "-n", "k8s.io", "images", "list", "name=="+image)
 	must(t, err)
 	digest := regexp.MustCompile("sha256:[0-9a-f]{64}").FindString(listed)
-	writeClassFile(t, classFile+fmt.Sprintf(`
+	n.offer(t, fmt.Sprintf(`
 - name: %s
   match: [{name: image, imageDigests: [%s], class: late}]
   classes: [{name: late}]
   linux: {classes: {late: {memory: {oomGroup: true}}}}
-`, profileQoS, digest))
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	n.awaitOffered(t, profileQoS, "late", true)
+`, profileQoS, digest), profileQoS, "late")
 
 	p := n.runPod(t, "image-rules", nil)
 	c := p.run(t, spec{name: "main"})

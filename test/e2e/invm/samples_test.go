@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -71,9 +70,7 @@ func (s *sampler) end() map[string]int {
 // units. There are QOS_RESIZES resizes, or more until each file was read 1,000 times. A container that leaves the class
 // gets the last values of the kubelet.
 func alwaysInClass(t *testing.T, n *node) {
-	writeClassFile(t, classFile+sampledResources)
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	n.awaitOffered(t, profileQoS, "steady", true)
+	n.offer(t, sampledResources, profileQoS, "steady")
 	p := n.runPod(t, "steady", map[string]string{keyOf("main"): profileQoS + "=steady"})
 	c := p.run(t, spec{name: "main", resources: byMemoryQoS(0)})
 	swap := map[string]string{"memory.swap.max": "8388608"}
@@ -97,8 +94,7 @@ func alwaysInClass(t *testing.T, n *node) {
 			systemctl(t, "daemon-reload")
 		}
 		last = byMemoryQoS(i + 1)
-		_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: last})
-		must(t, err)
+		c.resize(t, last)
 		c.wantValues(t, swap)
 	}
 	n.wantAssignment(t, p, "main", &qos.Assignment{Name: profileQoS, Class: "steady", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("main")})
@@ -108,18 +104,15 @@ func alwaysInClass(t *testing.T, n *node) {
 		t.Errorf("values that are not those of the class, and how often: %v", other)
 	}
 
-	_, err := output("qos-nri-plugin", "update", p.name(), "main", profileQoS+"=")
-	must(t, err)
-	for file, value := range last.Unified {
-		c.wantValues(t, map[string]string{file: value})
-	}
+	p.update(t, "main", profileQoS+"=")
+	c.wantValues(t, last.Unified)
 	c.wantValues(t, map[string]string{"cpu.max.burst": "0", "pids.max": "max"})
 }
 
 // byMemoryQoS returns the resources that a kubelet with MemoryQoS requests for a container whose size changes.
 func byMemoryQoS(i int) *cri.LinuxContainerResources {
 	memory := int64(64+i%3*16) << 20
-	resources := limited(memory, slices.Max([]int64{20_000, int64(i%4) * 30_000}))
+	resources := limited(memory, max(20_000, int64(i%4)*30_000))
 	resources.Unified = map[string]string{
 		"memory.oom.group": "1", "memory.min": "0", "memory.low": fmt.Sprint(memory / 8), "memory.high": fmt.Sprint(memory / 4 * 3),
 	}

@@ -117,7 +117,7 @@ func createdWithoutPlugin(t *testing.T, p *pod) {
 	c.wantFirstGroup(t, "qos-silver")
 	wantLimits(t, n.limits(t, c.cgroup()), throttled(t))
 	n.wantAssignment(t, p, "changed", &qos.Assignment{
-		Name: "k8s.io/rdt", Class: "silver", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("changed"),
+		Name: rdt, Class: "silver", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("changed"),
 	})
 
 	for _, gold := range golds[:2] {

@@ -27,7 +27,6 @@ type act struct {
 
 // acts returns the acts of the stories by title.
 func acts() map[string]act {
-	const megabyte = 1 << 20
 	atLeast := func(file, key string, least int) func(*testing.T, *container) error {
 		return func(t *testing.T, c *container) error { return c.atLeast(t, file, key, least) }
 	}

@@ -20,9 +20,7 @@ const highResources = `
 // swapOfKubelet: a container of a class without a swap limit keeps the swap limit of the kubelet (LimitedSwap), also
 // after resizes, like a container without a class.
 func swapOfKubelet(t *testing.T, n *node) {
-	writeClassFile(t, classFile+highResources)
-	t.Cleanup(func() { writeClassFile(t, classFile) })
-	n.awaitOffered(t, profileQoS, "high", true)
+	n.offer(t, highResources, profileQoS, "high")
 	p := n.runPod(t, "swap-of-kubelet", map[string]string{keyOf("main"): profileQoS + "=high"})
 	const memory, swap = 64 << 20, 16 << 20
 	resources := func(quota int64) *cri.LinuxContainerResources {
@@ -34,8 +32,7 @@ func swapOfKubelet(t *testing.T, n *node) {
 		c := p.run(t, spec{name: name, resources: resources(50_000)})
 		c.wantValues(t, map[string]string{"memory.swap.max": "16777216"})
 		for _, quota := range []int64{80_000, 20_000} {
-			_, err := n.runtime.UpdateContainerResources(requestContext(t), &cri.UpdateContainerResourcesRequest{ContainerId: c.id, Linux: resources(quota)})
-			must(t, err)
+			c.resize(t, resources(quota))
 			t.Logf("container %s with quota %d", name, quota)
 			c.wantValues(t, map[string]string{"memory.swap.max": "16777216"})
 		}

@@ -81,7 +81,6 @@ func of(t *testing.T, message *qos.WatchUsageResponse, resource, class, name, pa
 // bandwidth counters grow all the time, so the reported growth must not exceed that of the counters. On a busy host, a
 // read from resctrl takes long, and a message may lack values.
 func groupUsage(t *testing.T, n *node) {
-	const rdt = "k8s.io/rdt"
 	names := map[string]string{"mbm_total_bytes": "memory_bandwidth_bytes_total", "mbm_local_bytes": "memory_bandwidth_local_bytes_total"}
 	counter := func(class, cache, file string) float64 {
 		value, err := counterIn(filepath.Join(resctrlRoot, groupOf(class)), cache, file)
@@ -181,7 +180,7 @@ func (n *node) ioOf(t *testing.T, class string) ioUsage {
 		if isPressure(counter.measure) {
 			part = ""
 		}
-		usage[counter.measure] = max(0, of(t, message, "k8s.io/blockio", class, counter.measure, part))
+		usage[counter.measure] = max(0, of(t, message, blockio, class, counter.measure, part))
 	}
 	return usage
 }
@@ -236,7 +235,7 @@ func uncounted(t *testing.T, p *pod) {
 	n.reread(t) // the plugin finds the new disk
 	c := p.run(t, spec{name: "weighed", devices: []string{disk}})
 	reported := func() float64 {
-		return of(t, n.usage(t, 1)[0], "k8s.io/blockio", "weighted", "fs_reads_bytes_total", filepath.Base(disk))
+		return of(t, n.usage(t, 1)[0], blockio, "weighted", "fs_reads_bytes_total", filepath.Base(disk))
 	}
 
 	c.exec(t, "io", "read", disk, "1")

@@ -44,7 +44,7 @@ func volumes(t *testing.T, shared *pod) {
 	silver := ioLimits{loop: {"rbps": "2000000", "wbps": "1000000"}}
 	wantLimits(t, n.limits(t, p.cgroup()), silver)
 	for _, l := range []limit{{"write", "/data/direct", 1e6}, {"fsync", "/data/buffered", 1e6}, {"read", "/data/direct", 2e6}} {
-		l.measure(t, one)
+		l.measure(t, one, 4)
 	}
 	n.wantVolumeUse(t, p, loop)
 
@@ -54,7 +54,7 @@ func volumes(t *testing.T, shared *pod) {
 
 	both := ioLimits{loop: silver[loop], disk: {"wbps": "3000000", "riops": "100"}}
 	wantLimits(t, n.limits(t, p.cgroup()), both)
-	limit{"write", "/disk/file", 3e6}.measure(t, two)
+	limit{"write", "/disk/file", 3e6}.measure(t, two, 4)
 	t.Run("two containers share the limit", func(t *testing.T) { sharesLimit(t, one, two) })
 	t.Run("a container with a directory of the node as its volume does not start", func(t *testing.T) { refusesNodeDirectory(t, p) })
 	n.wantVolume(t, p, "one", "/data", "silver")
@@ -68,11 +68,11 @@ func volumes(t *testing.T, shared *pod) {
 	wantLimits(t, n.limits(t, p.cgroup()), both)
 	n.offerVolumes(t, strings.Replace(volumeResource, "maxWriteBps: 1M", "maxWriteBps: 2M", 1))
 	both[loop] = map[string]string{"rbps": "2000000", "wbps": "2000000"}
-	eventually(t, "the new limit is in force", func() error { return n.hasPodLimits(t, p, both) })
-	limit{"write", "/data/direct", 2e6}.measure(t, one)
+	eventually(t, "the new limit is in force", func() error { return n.hasLimits(t, p.cgroup(), both) })
+	limit{"write", "/data/direct", 2e6}.measure(t, one, 4)
 
 	two.remove(t)
-	eventually(t, "the limit of a container that ended is gone", func() error { return n.hasPodLimits(t, p, ioLimits{loop: both[loop]}) })
+	eventually(t, "the limit of a container that ended is gone", func() error { return n.hasLimits(t, p.cgroup(), ioLimits{loop: both[loop]}) })
 	if n.machine() == intelV2 { // does not depend on the runtime
 		t.Run("a lower limit of another program stays, and a higher limit is lowered", func(t *testing.T) { besideAnotherProgram(t, one, loop) })
 	}
@@ -88,7 +88,7 @@ func besideAnotherProgram(t *testing.T, c *container, disk string) {
 	ioMax := filepath.Join(n.ioCgroup(p.cgroup()), "io.max")
 	mustWrite(t, ioMax, disk+" wbps=9000000")
 	eventually(t, "a higher limit is lowered", func() error {
-		return n.hasPodLimits(t, p, ioLimits{disk: {"rbps": "2000000", "wbps": "2000000"}})
+		return n.hasLimits(t, p.cgroup(), ioLimits{disk: {"rbps": "2000000", "wbps": "2000000"}})
 	})
 
 	mustWrite(t, ioMax, disk+" wbps=300000 riops=50")
@@ -102,12 +102,12 @@ func besideAnotherProgram(t *testing.T, c *container, disk string) {
 
 	n.offerVolumes(t, strings.Replace(volumeResource, "maxReadBps: 2M", "maxReadBps: 3M", 1))
 	eventually(t, "a change of the class leaves the lower limits", func() error {
-		return n.hasPodLimits(t, p, ioLimits{disk: {"rbps": "3000000", "wbps": "300000", "riops": "50"}})
+		return n.hasLimits(t, p.cgroup(), ioLimits{disk: {"rbps": "3000000", "wbps": "300000", "riops": "50"}})
 	})
 
 	c.remove(t)
 	eventually(t, "only the limits of the other program are left", func() error {
-		return n.hasPodLimits(t, p, ioLimits{disk: {"wbps": "300000", "riops": "50"}})
+		return n.hasLimits(t, p.cgroup(), ioLimits{disk: {"wbps": "300000", "riops": "50"}})
 	})
 }
 
@@ -122,13 +122,6 @@ func (n *node) offerVolumes(t testing.TB, resource string) {
 		}
 		return nil
 	})
-}
-
-func (n *node) hasPodLimits(t testing.TB, p *pod, want ioLimits) error {
-	if got := n.limits(t, p.cgroup()); fmt.Sprint(got) != fmt.Sprint(want) {
-		return fmt.Errorf("throttles %v, want %v", got, want)
-	}
-	return nil
 }
 
 func (n *node) wantVolume(t testing.TB, p *pod, container, path, class string) {

@@ -37,7 +37,7 @@ func weights(t *testing.T, p *pod) {
 	}
 
 	n.wantAssignment(t, p, "weighed", &qos.Assignment{
-		Name: "k8s.io/blockio", Class: "weighted", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("weighed"),
+		Name: blockio, Class: "weighted", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("weighed"),
 	})
 
 	n.schedule(t, initial)
@@ -78,24 +78,11 @@ func (n *node) bfqFile() string {
 func (n *node) wantWeightsEffective(t testing.TB, want bool) {
 	t.Helper()
 	eventually(t, "the status says whether weights are effective", func() error {
-		said := ""
-		for _, offer := range n.status(t).GetResources().GetContainerQosResources() {
-			for _, condition := range offer.GetConditions() {
-				if condition.GetType() == "WeightsEffective" {
-					said += fmt.Sprintf("%v ", condition.GetHealthy())
-				}
-			}
-			for _, class := range offer.GetClasses() {
-				if class.GetName() == "weighted" {
-					said += fmt.Sprintf("in whole: %v", !strings.Contains(class.GetDegraded(), "has no effect"))
-				}
-			}
+		condition, class := n.condition(t, blockio, "WeightsEffective"), n.class(t, blockio, "weighted")
+		whole := !strings.Contains(class.GetDegraded(), "has no effect")
+		if condition == nil || class == nil || condition.GetHealthy() != want || whole != want {
+			return fmt.Errorf("want %v: the condition is %v, and the class is %v", want, condition, class)
 		}
-
-		if wanted := fmt.Sprintf("%v in whole: %v", want, want); said != wanted {
-			return fmt.Errorf("the status says %q, want %q", said, wanted)
-		}
-
 		return nil
 	})
 }
