@@ -163,7 +163,7 @@ func TestUsageOfANodeIsTheSumOfItsClasses(t *testing.T) {
 	r := newRig(t).withPlugins(t)
 	r.plugins.answers["node-2"] = `{"time": "2026-05-01T13:00:00Z", "classes": [{"resource": "k8s.io/rdt", "class": "",
 		"measurements": [{"name": "llc_occupancy_bytes", "part": "0", "value": 4096}]}, {"resource": "k8s.io/rdt", "class": "gold",
-		"measurements": [{"name": "llc_occupancy_bytes", "part": "1", "value": 8192}, {"name": "llc_occupancy_bytes", "part": "0", "value": 8192}]}]}`
+		"measurements": [{"name": "llc_occupancy_bytes", "part": "1", "value": 32768}, {"name": "llc_occupancy_bytes", "part": "0", "value": 8192}]}]}`
 
 	r.plugins.fails["node-2"] = nil
 
@@ -175,8 +175,8 @@ node-1   k8s.io/blockio   sda    4.0Mi
 
 NODE     RESOURCE     PART   CACHE   MEMORY/s
 node-1   k8s.io/rdt   0      13Mi    630Mi
+node-2   k8s.io/rdt   1      32Ki    -
 node-2   k8s.io/rdt   0      12Ki    -
-node-2   k8s.io/rdt   1      8.0Ki   -
 
 NODE     RESOURCE         NAMESPACE   POD   CONTAINER   CLASS       PART   READ/s
 node-1   k8s.io/blockio   default     web   <pod>       throttled   sda    4.0Mi

@@ -32,7 +32,7 @@ func protection(t *testing.T, l *laboratory) {
 		return served
 	}
 
-	s := lab.NewProtection("protection-" + l.version(), "A reader at half of the disk's speed, cgroup " + l.version(), offered, read())
+	s := lab.NewProtection("protection-"+l.version(), "A reader at half of the disk's speed, cgroup "+l.version(), offered, read())
 	measure := func(situation string) {
 		var served []lab.Second
 		all := rate(t, func() float64 { read, written := ofDisk(t, "vdb"); return read + written }, func() { served = read() })

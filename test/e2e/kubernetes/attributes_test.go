@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -65,10 +64,7 @@ func (d *database) writesDefaults(t *testing.T) {
 	manifests := []string{"-f", deploy + "storage-defaults/rbac.yaml", "-f", deploy + "storage-defaults/confine.yaml"}
 	d.kubectl(t, append([]string{"apply"}, manifests...)...)
 	t.Cleanup(func() { d.kubectl(t, append([]string{"delete"}, manifests...)...) })
-	controller := d.process("qos-storage-defaults", d.program("qos-storage"), "defaults", "--drivers="+csiDriver, "--namespace=qos-system",
-		"--metrics-address=", "--kubeconfig="+d.account(t, "qos-system", "qos-storage-defaults"))
-	controller.mustStart(t)
-	t.Cleanup(func() { must(t, controller.end(syscall.SIGTERM)) })
+	d.startController(t, "defaults", "--drivers="+csiDriver)
 }
 
 // modified waits until the claims of a template have a class in their spec and status. The driver must have got its parameters.
@@ -77,10 +73,8 @@ func (d *database) modified(t *testing.T, replicas int, template, class, paramet
 	for i := range replicas {
 		claim := fmt.Sprintf("%s-db-%d", template, i)
 		want := class + " " + class
-		until(t, "claim "+claim+" has the class "+class, func() (bool, string) {
-			seen, _ := d.try("-n", d.namespace, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeAttributesClassName} {.status.currentVolumeAttributesClassName}")
-			return strings.TrimSpace(seen) == want, seen
-		})
+		d.awaitField(t, "claim "+claim+" has the class "+class, want,
+			"{.spec.volumeAttributesClassName} {.status.currentVolumeAttributesClassName}", "-n", d.namespace, "pvc", claim)
 		volume := d.in(t, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}")
 		text, err := os.ReadFile(filepath.Join(d.volumes, "attributes."+volume))
 		must(t, err)

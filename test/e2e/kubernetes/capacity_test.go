@@ -52,7 +52,7 @@ func capacityIsPublished(t *testing.T, n *node) {
 
 // wrongRequestsAreRefused runs pods with requests that the scheduler accepts, and the node refuses.
 func wrongRequestsAreRefused(t *testing.T, n *node) {
-	n.run(t,
+	n.createPods(t,
 		pod{name: "two-units", classes: []string{"blockio.gold"}, units: 2},
 		pod{name: "two-classes", classes: []string{"blockio.silver", "blockio.slow"}},
 		pod{name: "contradicts", classes: []string{"blockio.slow"}, annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=silver"}},
@@ -71,14 +71,13 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 // the capacity of the class. One more pod stays pending until another pod is deleted.
 func schedulerCounts(t *testing.T, n *node) {
 	gold := n.asks("gold")
-	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold}, pod{name: "asks-not"})
-	n.running(t, "first", "second", "asks-not")
+	n.runPods(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold}, pod{name: "asks-not"})
 	n.inClass(t, "first", "gold")
 	n.inClass(t, "asks-not", "standard")
 	if got := n.shell(t, "assignments", "default/first"); !regexp.MustCompile(`gold +allocated`).MatchString(got) {
 		t.Errorf("assignments:\n%s\nwant gold, allocated", got)
 	}
-	n.run(t, pod{name: "third", classes: gold})
+	n.createPods(t, pod{name: "third", classes: gold})
 	n.pending(t, "third", "Insufficient qos.noderesource.dev/blockio.gold")
 	n.delete(t, "first")
 	n.running(t, "third")
@@ -88,10 +87,8 @@ func schedulerCounts(t *testing.T, n *node) {
 // priorityPreempts: silver has one slot.
 func priorityPreempts(t *testing.T, n *node) {
 	n.apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 1000}`)
-	n.run(t, pod{name: "low", classes: []string{"blockio.silver"}})
-	n.running(t, "low")
-	n.run(t, pod{name: "high", classes: []string{"blockio.silver"}, priority: "high"})
-	n.running(t, "high")
+	n.runPods(t, pod{name: "low", classes: []string{"blockio.silver"}})
+	n.runPods(t, pod{name: "high", classes: []string{"blockio.silver"}, priority: "high"})
 	n.inClass(t, "high", "silver")
 	until(t, "the pod of low priority is gone", func() (bool, string) {
 		seen := n.of("low", "{.metadata.name}")
@@ -101,7 +98,7 @@ func priorityPreempts(t *testing.T, n *node) {
 
 // restartsLeavePodsAlone kills one program after another while pods run.
 func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
-	n.run(t,
+	n.createPods(t,
 		pod{name: "stays", classes: []string{"blockio.gold"}}, pod{name: "stays-too"},
 		pod{name: "had-init", init: "blockio.silver"}, pod{name: "loops", classes: []string{"blockio.slow"}, loops: true})
 
@@ -111,7 +108,7 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		return seen != "" && seen != "0", seen
 	})
 
-	before := n.containerID("stays") + n.containerID("stays-too")
+	same := n.sameContainers(t, "stays", "stays-too")
 	for _, restart := range []struct {
 		name string
 		do   func()
@@ -119,7 +116,7 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		{"kubelet", func() { n.restartKubelet(t) }},
 		{"shim", func() { p.killShim(t) }},
 		{"plugin", func() { p.killPlugin(t) }},
-		{"all three", func() {
+		{"all-three", func() {
 			n.kubelet.mustEnd(t, syscall.SIGKILL)
 			p.killShim(t)
 			p.killPlugin(t)
@@ -130,23 +127,19 @@ func restartsLeavePodsAlone(t *testing.T, n *node, p installation) {
 		p.back(t)
 		// A kubelet that has just started refuses new pods until it knows which of its earlier pods are gone. Therefore
 		// the test first runs a pod without a request.
-		n.run(t, pod{name: "plain-" + strings.ReplaceAll(restart.name, " ", "-")})
-		n.running(t, "plain-"+strings.ReplaceAll(restart.name, " ", "-"))
+		n.runPods(t, pod{name: "plain-" + restart.name})
 		n.offered(t, "gold", "2", "2")
 		// A new pod with a request shows that all parts work together again.
-		after := "after-" + strings.ReplaceAll(restart.name, " ", "-")
-		n.run(t, pod{name: after, classes: []string{"blockio.gold"}})
-		n.running(t, after)
+		after := "after-" + restart.name
+		n.runPods(t, pod{name: after, classes: []string{"blockio.gold"}})
 		n.inClass(t, after, "gold")
 		n.inClass(t, "stays", "gold")
-		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
-			t.Errorf("a restart of %s has replaced containers", restart.name)
-		}
+		same("a restart of " + restart.name)
 		// A kubelet that starts admits its pods again. It then needs devices for containers that do not run: the
 		// container of "loops" may be between two restarts, and the init container of "had-init" has ended. If the shim
 		// is down too, there are no devices, and these pods may fail: see "Limits" in docs/shim.md.
 		for _, pod := range []string{"loops", "had-init"} {
-			if phase := n.phase(pod); phase != "Running" && restart.name != "all three" {
+			if phase := n.phase(pod); phase != "Running" && restart.name != "all-three" {
 				t.Errorf("after a restart of %s pod %s is %s: %s", restart.name, pod, phase, n.of(pod, "{.status.message}"))
 			}
 		}
@@ -164,8 +157,7 @@ func (n *node) restartKubelet(t *testing.T) {
 // classesChange raises the capacity of gold to 5, and renames the class slow while a pod has it. Then it applies the
 // first class file again.
 func classesChange(t *testing.T, n *node, p installation) {
-	n.run(t, pod{name: "in-slow", classes: []string{"blockio.slow"}})
-	n.running(t, "in-slow")
+	n.runPods(t, pod{name: "in-slow", classes: []string{"blockio.slow"}})
 	p.setClasses(t, strings.NewReplacer("name: slow", "name: fast", "slow: [", "fast: [").Replace(fmt.Sprintf(classes, 5)))
 	n.offered(t, "gold", "5", "5")
 	n.offered(t, "fast", "1k", "1k")
@@ -181,26 +173,23 @@ func classesChange(t *testing.T, n *node, p installation) {
 func capacityBelowUse(t *testing.T, n *node, p installation) {
 	t.Cleanup(func() { p.setClasses(t, fmt.Sprintf(classes, 2)) })
 	gold := []string{"blockio.gold"}
-	n.run(t, pod{name: "one", classes: gold}, pod{name: "two", classes: gold})
-	n.running(t, "one", "two")
-	before := n.containerID("one") + n.containerID("two")
+	n.runPods(t, pod{name: "one", classes: gold}, pod{name: "two", classes: gold})
+	same := n.sameContainers(t, "one", "two")
 	n.setGold(t, p, 1)
 	n.offered(t, "gold", "2", "2") // devices in use stay in the capacity
-	n.run(t, pod{name: "third", classes: gold})
+	n.createPods(t, pod{name: "third", classes: gold})
 	n.pending(t, "third", "Insufficient qos.noderesource.dev/blockio.gold")
 	n.delete(t, "third")
 	n.restartKubelet(t)
 	p.back(t)
 	n.offered(t, "gold", "2", "2")
 	n.running(t, "one", "two")
-	if got := n.containerID("one") + n.containerID("two"); got != before {
-		t.Error("a restart of the kubelet with capacity below use has ended containers")
-	}
+	same("a restart of the kubelet with a capacity below the use")
 
 	// Until the node's status is updated, the scheduler would count the slot of "one" as free.
 	n.delete(t, "one")
 	n.offered(t, "gold", "1", "1")
-	n.run(t, pod{name: "more", classes: gold})
+	n.createPods(t, pod{name: "more", classes: gold})
 	n.pending(t, "more", "Insufficient qos.noderesource.dev/blockio.gold")
 	n.delete(t, "two")
 	n.running(t, "more")
@@ -221,18 +210,15 @@ func (n *node) setGold(t *testing.T, p installation, capacity int) {
 
 // pluginAway kills the plugin. A new pod waits until the plugin is back, and a running pod keeps its container.
 func pluginAway(t *testing.T, n *node, p *programs) {
-	n.run(t, pod{name: "runs", classes: []string{"blockio.gold"}})
-	n.running(t, "runs")
-	before := n.containerID("runs")
+	n.runPods(t, pod{name: "runs", classes: []string{"blockio.gold"}})
+	same := n.sameContainers(t, "runs")
 	p.plugin.mustEnd(t, syscall.SIGKILL)
 	t.Cleanup(func() { p.back(t) })
 	n.offered(t, "gold", "2", "1") // devices in use stay
-	n.run(t, pod{name: "comes", classes: []string{"blockio.gold"}})
+	n.createPods(t, pod{name: "comes", classes: []string{"blockio.gold"}})
 	n.pending(t, "comes", "Insufficient qos.noderesource.dev/blockio.gold")
 	p.back(t)
 	n.offered(t, "gold", "2", "2")
 	n.running(t, "comes")
-	if got := n.containerID("runs"); got != before {
-		t.Error("the pod that ran while the plugin was away has another container")
-	}
+	same("the absence of the plugin")
 }

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
 // helm runs helm as an administrator, which must succeed.
@@ -168,12 +166,9 @@ func resets(t *testing.T, n *node) {
 	pods := n.containers(t)
 	n.helm(t, "uninstall", "qos", "-n", "qos-system")
 	limits := func(pod string) string {
-		id := n.containerID(pod)
-		dir, err := n.machine.cgroup(id)
+		kernel, id, err := n.kernelOf(pod)
 		must(t, err)
-		kernel, err := n.machine.kernel(invariant.Live{Containers: []invariant.Container{{ID: id, Cgroup: dir}}})
-		must(t, err)
-		return kernel.Cgroups[id].Files["io.max"] + kernel.Cgroups[id].Files["blkio.throttle.read_bps_device"]
+		return readLimits(kernel, id)
 	}
 
 	if seen := limits("by-default"); strings.Contains(seen, rates["standard"]) {

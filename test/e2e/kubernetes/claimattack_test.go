@@ -15,7 +15,7 @@ func (c *claims) isSafeFromNeighbours(t *testing.T) {
 
 	// A claim that names the volume of another claim, and whose requests match a class.
 	stolen := requesting("stolen", "requested", "iops: 250, throughput: 25Mi") + "\n---\n" + namedClaim("taken", "storageClassName: disks, volumeName: disk-1,")
-	if output, err := c.kubectlCommand(stolen, "-n", "mallory", "create", "-f", "-", user).CombinedOutput(); err != nil {
+	if output, err := c.tryWith(stolen, "-n", "mallory", "create", "-f", "-", user); err != nil {
 		t.Fatalf("the user cannot create claims: %s", output)
 	}
 	if output, err := c.try("-n", "mallory", "annotate", "pvc", "taken", user, "pv.kubernetes.io/bind-completed=yes"); err != nil {
@@ -50,7 +50,7 @@ func (c *claims) isSafeFromNeighbours(t *testing.T) {
 		`{apiVersion: v1, kind: LimitRange, metadata: {name: mine, annotations: {qos.noderesource.dev/max-claim-requests: iops=1M}}, spec: {limits: []}}`,
 		`{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: mine}, driverName: kubernetes.io/no-provisioner, parameters: {iops: 1M}}`,
 	} {
-		if output, err := c.kubectlCommand(object, "-n", "mallory", "create", "-f", "-", user).CombinedOutput(); err == nil {
+		if output, err := c.tryWith(object, "-n", "mallory", "create", "-f", "-", user); err == nil {
 			t.Errorf("the user may create %s: %s", object, output)
 		}
 	}

@@ -29,10 +29,7 @@ func (c *claims) requests(t *testing.T) {
 		"a LimitRange": `{apiVersion: v1, kind: LimitRange, metadata: {name: io}, spec: {limits: [{type: PersistentVolumeClaim, max: {iops: 1k}}]}}`,
 		"a quota":      `{apiVersion: v1, kind: ResourceQuota, metadata: {name: io}, spec: {hard: {requests.iops: 1k}}}`,
 	} {
-		output, err := c.kubectlCommand(object, "create", "--dry-run=server", "-f", "-").CombinedOutput()
-		if err == nil || !strings.Contains(string(output), "must be a standard resource") {
-			t.Errorf("the API server answers %s of iops with %s", what, output)
-		}
+		wantRefusal(t, what+" of iops", "must be a standard resource")(c.tryWith(object, "create", "--dry-run=server", "-f", "-"))
 	}
 
 	examples := blocksOf(t, requestsPage, "yaml")
@@ -85,10 +82,8 @@ func (c *claims) bounds(t *testing.T) {
 
 	for _, key := range []string{"min", "max", "default"} {
 		const mistake = "qos.noderesource.dev/%s-claim-requests"
-		output, err := c.try("-n", "bounds", "annotate", "--overwrite", "limitrange", "io", fmt.Sprintf(mistake+"=iops=250, iops=1e3", key))
-		if want := fmt.Sprintf("the annotation "+mistake+" is not of the form iops=1000,throughput=100Mi", key); err == nil || !strings.Contains(output, want) {
-			t.Errorf("a mistake in the bounds: %s, want %s", output, want)
-		}
+		wantRefusal(t, "a mistake in the bounds", fmt.Sprintf("the annotation "+mistake+" is not of the form iops=1000,throughput=100Mi", key))(
+			c.try("-n", "bounds", "annotate", "--overwrite", "limitrange", "io", fmt.Sprintf(mistake+"=iops=250, iops=1e3", key)))
 	}
 	c.kubectl(t, "delete", "validatingadmissionpolicybinding", "qos-claim-requests-of-limit-ranges")
 	until(t, "a LimitRange may have a mistake", func() (bool, string) {
@@ -106,19 +101,15 @@ func (c *claims) bounds(t *testing.T) {
 
 // create asks the API server whether it accepts a claim in the namespace bounds, and returns the requests of the claim, or the refusal.
 func (c *claims) create(claim string) (output string, err error) {
-	text, err := c.kubectlCommand(claim, "-n", "bounds", "create", "--dry-run=server", "-f", "-", "-o",
-		`go-template={{range $name, $value := .spec.resources.requests}}{{$name}}:{{$value}} {{end}}`).CombinedOutput()
-	return string(text), err
+	return c.tryWith(claim, "-n", "bounds", "create", "--dry-run=server", "-f", "-", "-o",
+		`go-template={{range $name, $value := .spec.resources.requests}}{{$name}}:{{$value}} {{end}}`)
 }
 
 // sums creates claims in a namespace with the quotas of the page, which bound the sum of the limits of their classes.
 func (c *claims) sums(t *testing.T) {
 	t.Helper()
 	c.namespace(t, "sums", blocksOf(t, requestsPage, "yaml")[exampleSums])
-	until(t, "the quotas are in force", func() (bool, string) {
-		seen, _ := c.try("-n", "sums", "get", "resourcequota", "-o", "jsonpath={.items[*].status.used.persistentvolumeclaims}")
-		return seen == "0 0 0 0", seen
-	})
+	c.awaitField(t, "the quotas are in force", "0 0 0 0", "{.items[*].status.used.persistentvolumeclaims}", "-n", "sums", "resourcequota")
 	// `quota` refuses the claim. It is empty if the claim is accepted: two claims of bronze, one of silver, none of
 	// another class, and one without a class.
 	for _, test := range []struct{ class, quota string }{
@@ -126,8 +117,8 @@ func (c *claims) sums(t *testing.T) {
 		{"gold", "other-classes"}, {"", ""}, {"", "no-class"},
 	} {
 		claim := strings.Replace(namedClaim("", fmt.Sprintf("volumeAttributesClassName: %q,", test.class)), "{name: }", "{generateName: sum-}", 1)
-		output, err := c.kubectlCommand(claim, "-n", "sums", "create", "-f", "-").CombinedOutput()
-		refused := strings.Contains(string(output), "exceeded quota: "+test.quota+",")
+		output, err := c.tryWith(claim, "-n", "sums", "create", "-f", "-")
+		refused := strings.Contains(output, "exceeded quota: "+test.quota+",")
 		if (err != nil) != (test.quota != "") || err != nil && !refused {
 			t.Errorf("the creation of a claim of the class %q returned %s, want a refusal by quota %q (none if empty)", test.class, output, test.quota)
 		}

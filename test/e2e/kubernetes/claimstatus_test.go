@@ -8,7 +8,6 @@ package kubernetes
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -48,10 +47,7 @@ func claimHasStatus(t *testing.T, n *node, v *vm) {
 	v.signalPublisher(t, "STOP")
 	n.setAttributes(t, "csi", "csi-silver")
 	n.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
-	until(t, "the claim says why", func() (bool, string) {
-		status, _ := n.try("get", "pvc", "csi", "-o", "jsonpath={.status.conditions}")
-		return strings.Contains(status, "the node has not applied the NodeQOSResources object yet"), status
-	})
+	n.awaitInField(t, "the claim says why", "the node has not applied the NodeQOSResources object yet", "{.status.conditions}", "pvc", "csi")
 
 	v.signalPublisher(t, "CONT")
 	n.claimStatus(t, "csi", "csi-silver")
@@ -66,30 +62,24 @@ func (n *node) startClaimStatus(t *testing.T) {
 		n.kubectl(t, "delete", "-f", deploy+"storage/rbac.yaml", "-f", deploy+"storage-claim-status/rbac.yaml")
 	})
 	n.startStorage(t, "storage", "--drivers="+csiDriver, "--csi-dir="+n.dir)
-	resizer := n.process("qos-resizer", n.program("csi-resizer"), "--csi-address="+n.dir+"/"+csiDriver+".sock",
+	n.startProcess(t, "qos-resizer", n.program("csi-resizer"), "--csi-address="+n.dir+"/"+csiDriver+".sock",
 		"--kubeconfig="+n.account(t, "qos-system", "qos-storage"), "--leader-election", "--leader-election-namespace=qos-system")
-	resizer.mustStart(t)
-	t.Cleanup(func() { must(t, resizer.end(syscall.SIGTERM)) })
 }
 
 // refusesClass waits for the event with which the external-provisioner refuses a claim that names a class.
 func (n *node) refusesClass(t *testing.T, claim string) {
 	t.Helper()
-	until(t, "the external-provisioner refuses the class of claim "+claim, func() (bool, string) {
-		seen, _ := n.try("get", "events", "--field-selector=reason=ProvisioningFailed,involvedObject.name="+claim, "-o", "jsonpath={.items[*].message}")
-		return strings.Contains(seen, "CSI driver does not support VolumeAttributesClass"), seen
-	})
+	n.awaitInField(t, "the external-provisioner refuses the class of claim "+claim, "CSI driver does not support VolumeAttributesClass",
+		"{.items[*].message}", "events", "--field-selector=reason=ProvisioningFailed,involvedObject.name="+claim)
 }
 
 // claimStatus waits until the claim's status is `want`. The first word of `want` is the current class. If a change of class has not
 // succeeded, the state of the change follows, and in some states the new class.
 func (n *node) claimStatus(t *testing.T, claim, want string) {
 	t.Helper()
-	until(t, "claim "+claim+" has the status "+want, func() (bool, string) {
-		seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.currentVolumeAttributesClassName} "+
-			"{.status.modifyVolumeStatus.status} {.status.modifyVolumeStatus.targetVolumeAttributesClassName}")
-		return strings.TrimSpace(seen) == strings.TrimSpace(want), seen
-	})
+	n.awaitField(t, "claim "+claim+" has the status "+want, strings.TrimSpace(want),
+		"{.status.currentVolumeAttributesClassName} "+
+			"{.status.modifyVolumeStatus.status} {.status.modifyVolumeStatus.targetVolumeAttributesClassName}", "pvc", claim)
 }
 
 // signalPublisher sends a signal to the publisher on the node.

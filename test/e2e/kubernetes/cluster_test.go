@@ -13,6 +13,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
 const apiServer = "https://10.0.0.1:443"
@@ -124,13 +131,7 @@ func (c *controlPlane) writeFiles() error {
 
 	files := map[string]string{"tokens.csv": tokens, "audit.yaml": auditPolicy}
 	for _, user := range users {
-		files[user+".kubeconfig"] = fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "%s", certificate-authority: "%s"}}]
-users: [{name: u, user: {token: %s-token}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-current-context: c
-`, apiServer, c.file("ca.crt"), user)
+		files[user+".kubeconfig"] = c.kubeconfigWith(user + "-token")
 	}
 
 	for name, text := range files {
@@ -142,6 +143,17 @@ current-context: c
 	return nil
 }
 
+// kubeconfigWith returns the text of a kubeconfig with a token.
+func (c *controlPlane) kubeconfigWith(token string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, certificate-authority: %q}}]
+users: [{name: u, user: {token: %q}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`, apiServer, c.file("ca.crt"), token)
+}
+
 // kubectlCommand returns a kubectl command that runs with the rights of an administrator.
 func (n *node) kubectlCommand(stdin string, args ...string) *exec.Cmd {
 	command := exec.Command(n.program("kubectl"), args...)
@@ -151,8 +163,11 @@ func (n *node) kubectlCommand(stdin string, args ...string) *exec.Cmd {
 }
 
 // try runs kubectl, and returns its standard output and standard error.
-func (n *node) try(args ...string) (string, error) {
-	output, err := n.kubectlCommand("", args...).CombinedOutput()
+func (n *node) try(args ...string) (string, error) { return n.tryWith("", args...) }
+
+// tryWith does the same with an input, e.g. a manifest.
+func (n *node) tryWith(stdin string, args ...string) (string, error) {
+	output, err := n.kubectlCommand(stdin, args...).CombinedOutput()
 	return strings.TrimSpace(string(output)), err
 }
 
@@ -166,12 +181,55 @@ func (n *node) kubectl(t *testing.T, args ...string) string {
 	return output
 }
 
+// awaitField waits until a field of objects, a JSONPath expression, has this value.
+func (n *node) awaitField(t *testing.T, what, want, field string, objects ...string) {
+	t.Helper()
+	until(t, what, func() (bool, string) {
+		seen, _ := n.try(append([]string{"get", "-o", "jsonpath=" + field}, objects...)...)
+		return seen == want, seen
+	})
+}
+
+// awaitInField waits until a field of objects contains a text.
+func (n *node) awaitInField(t *testing.T, what, text, field string, objects ...string) {
+	t.Helper()
+	until(t, what, func() (bool, string) {
+		seen, _ := n.try(append([]string{"get", "-o", "jsonpath=" + field}, objects...)...)
+		return strings.Contains(seen, text), seen
+	})
+}
+
 // apply applies manifests.
 func (n *node) apply(t *testing.T, manifests string) {
 	t.Helper()
-	if output, err := n.kubectlCommand(manifests, "apply", "-f", "-").CombinedOutput(); err != nil {
+	if output, err := n.tryWith(manifests, "apply", "-f", "-"); err != nil {
 		t.Fatalf("kubectl apply: %v\n%s\n%s", err, output, manifests)
 	}
+}
+
+// config returns the configuration of a client that has the rights of an administrator, and no limit of requests.
+func (n *node) config(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
+	must(t, err)
+	config.QPS = -1
+	return config
+}
+
+// client returns such a client of Kubernetes' own kinds.
+func (n *node) client(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(n.config(t))
+	must(t, err)
+	return client
+}
+
+// clientOf returns such a client of a kind of this project.
+func (n *node) clientOf(t *testing.T, plural string) dynamic.NamespaceableResourceInterface {
+	t.Helper()
+	client, err := dynamic.NewForConfig(n.config(t))
+	must(t, err)
+	return client.Resource(nodeqosv1alpha1.GroupVersion.WithResource(plural))
 }
 
 // awaitServer waits for the API server to be ready.

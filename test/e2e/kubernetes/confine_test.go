@@ -45,8 +45,7 @@ func tokenIsConfined(t *testing.T, n *node) {
 		n.kubectl(t, "delete", "node", "node-3")
 	})
 
-	n.run(t, pod{name: "mine", classes: []string{"blockio.gold"}})
-	n.running(t, "mine")
+	n.runPods(t, pod{name: "mine", classes: []string{"blockio.gold"}})
 
 	const (
 		mine, theirs = "/api/v1/namespaces/default/pods/mine", "/api/v1/namespaces/default/pods/theirs"
@@ -92,9 +91,7 @@ func tokenIsConfined(t *testing.T, n *node) {
 	}
 
 	t.Run("the API server finds no fault with the policy", func(t *testing.T) {
-		if warnings := n.kubectl(t, "get", "validatingadmissionpolicy", "qos-confine-publisher", "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
-			t.Errorf("warnings: %s", warnings)
-		}
+		n.noWarnings(t, "qos-confine-publisher")
 	})
 	t.Run("a token that is not bound to a pod is refused", func(t *testing.T) {
 		unbound := n.kubectl(t, "-n", "qos-system", "create", "token", "qos-publisher")
@@ -106,6 +103,16 @@ func tokenIsConfined(t *testing.T, n *node) {
 	t.Run("an administrator may write what the publisher may not", func(t *testing.T) {
 		n.kubectl(t, "patch", "pod", "theirs", "--subresource=status", "--type=merge", "-p", `{"metadata":{"labels":{"a":"b"}},"status":{"phase":"Failed"}}`)
 	})
+}
+
+// noWarnings checks that the API server finds no fault with policies.
+func (n *node) noWarnings(t *testing.T, policies ...string) {
+	t.Helper()
+	for _, policy := range policies {
+		if warnings := n.kubectl(t, "get", "validatingadmissionpolicy", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
+			t.Errorf("the API server finds fault with %s: %s", policy, warnings)
+		}
+	}
 }
 
 func answeredAs(answer, refused string) bool {

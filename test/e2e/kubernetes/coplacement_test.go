@@ -12,20 +12,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/dynamic-resource-allocation/deviceattribute"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"sigs.k8s.io/yaml"
-
-	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
 // cpuDriverSource is the name of an environment variable. Its value is the directory of the source of kubernetes-sigs/dra-driver-cpu, which
@@ -97,14 +92,10 @@ func (s standIn) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceH
 // standIn runs a DRA driver with these devices until the test ends, and creates its DeviceClass.
 func (n *node) standIn(t *testing.T, driver string, devices ...resourcev1.Device) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
-	must(t, err)
-	client, err := kubernetes.NewForConfig(config)
-	must(t, err)
 	data := filepath.Join("/var/lib/kubelet/plugins", driver)
 	must(t, os.MkdirAll(data, 0o750))
 	helper, err := kubeletplugin.Start(context.WithoutCancel(t.Context()), standIn{driver}, kubeletplugin.DriverName(driver), kubeletplugin.NodeName(n.name),
-		kubeletplugin.KubeClient(client), kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.HealthService(false))
+		kubeletplugin.KubeClient(n.client(t)), kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.HealthService(false))
 	must(t, err)
 	t.Cleanup(helper.Stop)
 	must(t, helper.PublishResources(t.Context(), resourceslice.DriverResources{
@@ -153,10 +144,8 @@ func realCPUs(t *testing.T, n *node, p *draPrograms) {
 	}
 	overlay, err := yaml.Marshal(twoNUMANodes())
 	must(t, err)
-	driver := n.process("dracpu", n.program("dracpu"), "--kubeconfig", n.cluster.kubeconfig("admin"), "--hostname-override", n.name,
+	n.startProcess(t, "dracpu", n.program("dracpu"), "--kubeconfig", n.cluster.kubeconfig("admin"), "--hostname-override", n.name,
 		"--bind-address=127.0.0.1:8080", "--sysfs-overlay", n.write(t, "sysfs-overlay.yaml", string(overlay)))
-	driver.mustStart(t)
-	t.Cleanup(func() { driver.mustEnd(t, syscall.SIGTERM) })
 	n.offersDevicesOf(t, "dra.cpu")
 	devices := n.kubectl(t, "get", "resourceslices", "--field-selector=spec.driver=dra.cpu", "-o", "jsonpath={.items[*].spec.devices}")
 	t.Logf("dra-driver-cpu publishes %s", devices)
@@ -167,12 +156,7 @@ func realCPUs(t *testing.T, n *node, p *draPrograms) {
 func (n *node) onCPU(t *testing.T, pod, want string) {
 	t.Helper()
 	until(t, "pod "+pod+" runs on CPU "+want, func() (bool, string) {
-		id := n.containerID(pod)
-		dir, err := n.machine.cgroup(id)
-		if err != nil {
-			return false, err.Error()
-		}
-		kernel, err := n.machine.kernel(invariant.Live{Containers: []invariant.Container{{ID: id, Cgroup: dir}}})
+		kernel, id, err := n.kernelOf(pod)
 		if err != nil || len(kernel.Cgroups[id].Threads) == 0 {
 			return false, fmt.Sprint("no threads: ", err)
 		}
@@ -220,8 +204,7 @@ func coPlacement(t *testing.T, n *node, p *draPrograms, placed func()) {
 	n.runClaimed(t, "waits", `exactly: {deviceClassName: blockio.gold, selectors: [{cel: {expression:
     "device.attributes['qos.noderesource.dev'].numaNode == 1"}}]}`, "main")
 	n.pending(t, "waits", "cannot allocate all claims")
-	n.run(t, pod{name: "anywhere", classes: n.asks("gold")})
-	n.running(t, "anywhere")
+	n.runPods(t, pod{name: "anywhere", classes: n.asks("gold")})
 	n.inClass(t, "anywhere", "gold")
 	until(t, "kubectl qos nodes shows the class of the node", func() (bool, string) {
 		seen := n.qos(t, "nodes")

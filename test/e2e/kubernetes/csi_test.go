@@ -54,9 +54,7 @@ func (n *node) startSidecar(t *testing.T, name, socket string) {
 	rights := n.program(name + ".yaml")
 	n.kubectl(t, "apply", "-f", rights)
 	t.Cleanup(func() { n.kubectl(t, "delete", "-f", rights) })
-	p := n.process(name, n.program(name), "--csi-address="+socket, "--kubeconfig="+n.account(t, "default", name))
-	p.mustStart(t)
-	t.Cleanup(func() { must(t, p.end(syscall.SIGTERM)) })
+	n.startProcess(t, name, n.program(name), "--csi-address="+socket, "--kubeconfig="+n.account(t, "default", name))
 }
 
 // forward returns the path of a socket of this machine whose connections go to a socket of the node.
@@ -102,9 +100,7 @@ func (n *node) useVolumes(t *testing.T, v *vm) {
 		if output, err := n.try("delete", "-f", csiManifests, "--ignore-not-found", "--wait", within); err != nil {
 			t.Errorf("delete: %v: %s", err, output)
 		}
-		if output, err := n.try("wait", "--for=delete", "pv", "--all", within); err != nil {
-			t.Errorf("the volumes are not deleted: %v: %s", err, output)
-		}
+		n.noVolumes(t)
 		if left := v.mustRun(t, "ls", csiVolumes); left != "" {
 			t.Errorf("the driver still has the volumes %s", left)
 		}
@@ -128,10 +124,7 @@ func (n *node) expand(t *testing.T, pod, capacity string, claims ...string) {
 		n.kubectl(t, "patch", "pvc", claim, "-p", `{"spec":{"resources":{"requests":{"storage":"`+capacity+`"}}}}`)
 	}
 	for _, claim := range claims {
-		until(t, "the node has to expand claim "+claim, func() (bool, string) {
-			seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.conditions}")
-			return strings.Contains(seen, "FileSystemResizePending"), seen
-		})
+		n.awaitInField(t, "the node has to expand claim "+claim, "FileSystemResizePending", "{.status.conditions}", "pvc", claim)
 	}
 	n.kubectl(t, "annotate", "pod", pod, "test/capacity="+capacity)
 }
@@ -141,9 +134,6 @@ func (n *node) expand(t *testing.T, pod, capacity string, claims ...string) {
 func (n *node) expanded(t *testing.T, capacity string, claims ...string) {
 	t.Helper()
 	for _, claim := range claims {
-		until(t, "claim "+claim+" has "+capacity, func() (bool, string) {
-			seen, _ := n.try("get", "pvc", claim, "-o", "jsonpath={.status.capacity.storage}")
-			return seen == capacity, seen
-		})
+		n.awaitField(t, "claim "+claim+" has "+capacity, capacity, "{.status.capacity.storage}", "pvc", claim)
 	}
 }

@@ -110,8 +110,7 @@ func tokenIsClosed(t *testing.T) {
 // suppliedClassesWork checks the classes of a node right after the installation, with the class file of the manifests.
 func suppliedClassesWork(t *testing.T, n *node) {
 	n.offered(t, "throttled", "1k", "1k")
-	n.run(t, pod{name: "throttled", classes: []string{"blockio.throttled"}})
-	n.running(t, "throttled")
+	n.runPods(t, pod{name: "throttled", classes: []string{"blockio.throttled"}})
 	n.condition(t, "throttled", "main: k8s.io/blockio throttled (allocated)")
 	for _, command := range []string{"status", "assignments"} {
 		output := n.kubectl(t, "-n", "qos-system", "exec", "daemonset/qos-nri-plugin", "-c", "plugin", "--", "qos-nri-plugin", command)
@@ -134,10 +133,8 @@ func usageIsShown(t *testing.T, n *node) {
 		t.Errorf("kubectl qos top usage says:\n%s", output)
 	}
 	n.kubectl(t, "-n", "qos-system", "create", "rolebinding", "viewer", "--clusterrole=view", "--user=viewer")
-	output, err := n.tryQOS("", "top", "usage", "--once", "--as=viewer")
-	if err == nil || !strings.Contains(output, "the verbs get and create for pods/portforward") {
-		t.Errorf("kubectl qos top without the permission to forward ports: %v\n%s", err, output)
-	}
+	wantRefusal(t, "kubectl qos top without the permission to forward ports", "the verbs get and create for pods/portforward")(
+		n.tryQOS("", "top", "usage", "--once", "--as=viewer"))
 }
 
 // followsAnnotations installs the manifests that let the publisher change the classes of running containers, and checks
@@ -151,17 +148,14 @@ func followsAnnotations(t *testing.T, n *node, d *daemonSet) {
 
 // updateLeavesPodsAlone replaces the pods of the DaemonSets, and checks that a running container keeps its class.
 func updateLeavesPodsAlone(t *testing.T, n *node) {
-	n.run(t, pod{name: "stays-on", classes: []string{"blockio.gold"}})
-	n.running(t, "stays-on")
-	before := n.containerID("stays-on")
+	n.runPods(t, pod{name: "stays-on", classes: []string{"blockio.gold"}})
+	same := n.sameContainers(t, "stays-on")
 	n.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin", "daemonset/qos-publisher")
 	n.rolledOut(t)
 	n.offered(t, "gold", "2", "2")
 	n.holders(t, "gold", "default/stays-on/main")
 	n.inClass(t, "stays-on", "gold")
-	if got := n.containerID("stays-on"); got != before {
-		t.Error("an update of the DaemonSet has ended a container")
-	}
+	same("an update of the DaemonSets")
 }
 
 func shimMissesNothing(t *testing.T, d *daemonSet) {

@@ -90,7 +90,8 @@ func (n *node) storageClass(t *testing.T, claim, want string) {
 func (n *node) retroactive(t *testing.T) (count float64) {
 	t.Helper()
 	until(t, "the controller manager has metrics", func() (bool, string) {
-		response, err := insecureClient().Get("https://127.0.0.1:10257/metrics")
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // its certificate is its own
+		response, err := client.Get("https://127.0.0.1:10257/metrics")
 		if err != nil {
 			return false, err.Error()
 		}
@@ -115,14 +116,11 @@ func TestDefaultClassesOfClaims(t *testing.T) {
 	d := &claims{n}
 	n.kubectl(t, "apply", "-f", deploy+"kubernetes/namespace.yaml")
 	n.kubectl(t, "apply", "-f", deploy+"storage-defaults/rbac.yaml", "-f", deploy+"storage-defaults/confine.yaml")
-	controller := n.process("qos-storage-defaults", n.program("qos-storage"), "defaults", "--drivers=kubernetes.io/no-provisioner",
-		"--namespace=qos-system", "--metrics-address=", "--kubeconfig="+n.account(t, "qos-system", "qos-storage-defaults"))
-	controller.mustStart(t)
 	t.Cleanup(func() {
-		must(t, controller.end(syscall.SIGTERM))
 		n.kubectl(t, "delete", "pvc", "--all", within)
 		n.kubectl(t, "delete", "pv,storageclass,volumeattributesclass,resourcequota", "--all", within)
 	})
+	n.startController(t, "defaults", "--drivers=kubernetes.io/no-provisioner")
 
 	examples, scripts := blocksOf(t, defaultsPage, "yaml"), blocksOf(t, defaultsPage, "sh")
 	d.bind(t, "disk-1", "") // before its StorageClass exists
@@ -130,10 +128,7 @@ func TestDefaultClassesOfClaims(t *testing.T) {
 	n.script(t, scripts[1])
 
 	n.apply(t, examples[exampleQuota])
-	until(t, "the quota counts the claim", func() (bool, string) {
-		seen, _ := n.try("get", "resourcequota", "silver-volumes", "-o", "jsonpath={.status.used.persistentvolumeclaims}")
-		return seen == "1", seen
-	})
+	n.awaitField(t, "the quota counts the claim", "1", "{.status.used.persistentvolumeclaims}", "resourcequota", "silver-volumes")
 	d.bind(t, "disk-2", "")
 	d.reported(t, "disk-2", "exceeded quota: silver-volumes")
 	d.has(t, "disk-2", "")
@@ -182,19 +177,14 @@ func (c *claims) bindClaim(t *testing.T, name, class, claim string) {
 // has waits until a claim has a VolumeAttributesClass, or "".
 func (c *claims) has(t *testing.T, claim, want string) {
 	t.Helper()
-	until(t, "claim "+claim+" has the class "+want, func() (bool, string) {
-		seen, _ := c.try("get", "pvc", claim, "-o", "jsonpath={.spec.volumeAttributesClassName}")
-		return seen == want, seen
-	})
+	c.awaitField(t, "claim "+claim+" has the class "+want, want, "{.spec.volumeAttributesClassName}", "pvc", claim)
 }
 
 // reported waits until a claim has the controller's event with a text.
 func (c *claims) reported(t *testing.T, claim, text string) {
 	t.Helper()
-	until(t, "claim "+claim+" has an event with "+text, func() (bool, string) {
-		seen, _ := c.try("get", "events", "--field-selector=reason=VolumeAttributesClassNotSet,involvedObject.name="+claim, "-o", "jsonpath={.items[*].message}")
-		return strings.Contains(seen, text), seen
-	})
+	c.awaitInField(t, "claim "+claim+" has an event with "+text, text,
+		"{.items[*].message}", "events", "--field-selector=reason=VolumeAttributesClassNotSet,involvedObject.name="+claim)
 }
 
 // isConfined tries to change other fields of claims as the controller.
@@ -206,7 +196,9 @@ func (c *claims) isConfined(t *testing.T) {
 		"a finalizer":                `{"metadata":{"finalizers":null}}`,
 		"a class that the claim has": `{"spec":{"volumeAttributesClassName":"gold"}}`,
 	} {
-		if output := c.patchAs(t, user, "disk-1", patch); !strings.Contains(output, "qos-storage defaults may ") {
+		// kubectl would first get the claim, which the user may not.
+		output := c.requestAs(t, "admin-token", user, http.MethodPatch, "/api/v1/namespaces/default/persistentvolumeclaims/disk-1", mergePatch, patch)
+		if !strings.Contains(output, "qos-storage defaults may ") {
 			t.Errorf("the API server lets the controller change %s: %s", what, output)
 		}
 	}
@@ -216,26 +208,4 @@ func (c *claims) isConfined(t *testing.T) {
 			t.Errorf("the controller may %s: %s", resource, output)
 		}
 	}
-}
-
-// patchAs sends a merge patch of a claim as a user, and returns the answer. kubectl would first get the claim, which the user may not.
-func (c *claims) patchAs(t *testing.T, user, claim, patch string) (answer string) {
-	t.Helper()
-	url := apiServer + "/api/v1/namespaces/default/persistentvolumeclaims/" + claim
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, url, strings.NewReader(patch))
-	must(t, err)
-	request.Header = http.Header{
-		"Content-Type": {"application/merge-patch+json"}, "Authorization": {"Bearer admin-token"}, "Impersonate-User": {user},
-	}
-	response, err := insecureClient().Do(request)
-	must(t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	must(t, err)
-	return string(text)
-}
-
-// insecureClient accepts the certificates of all servers.
-func insecureClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // for servers of the test
 }

@@ -31,8 +31,7 @@ func deviceClaimsAreLimited(t *testing.T, n *node) {
 		return fmt.Sprintf(`{apiVersion: resource.k8s.io/v1, kind: %s, metadata: {name: new, annotations: {%s}}, spec: %s}`, kind, annotation, spec)
 	}
 	create := func(manifest string, flags ...string) (string, error) {
-		output, err := n.kubectlCommand(manifest, append([]string{"-n", namespace, "create", "--dry-run=server", "-f", "-"}, flags...)...).CombinedOutput()
-		return string(output), err
+		return n.tryWith(manifest, append([]string{"-n", namespace, "create", "--dry-run=server", "-f", "-"}, flags...)...)
 	}
 	of := func(class string) string { return "exactly: {deviceClassName: " + class + "}" }
 
@@ -73,9 +72,5 @@ func deviceClaimsAreLimited(t *testing.T, n *node) {
 			t.Errorf("%s: %v: %s, want %q", name, err, output, test.want)
 		}
 	}
-	for _, policy := range []string{"qos-allowed-classes-of-claims", "qos-max-classes-of-claims", "qos-check-units", "qos-check-units-of-claims"} {
-		if warnings := n.kubectl(t, "get", "validatingadmissionpolicy", policy, "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
-			t.Errorf("the API server finds fault with %s: %s", policy, warnings)
-		}
-	}
+	n.noWarnings(t, "qos-allowed-classes-of-claims", "qos-max-classes-of-claims", "qos-check-units", "qos-check-units-of-claims")
 }

@@ -127,9 +127,7 @@ func driverTokenIsConfined(t *testing.T, n *node) {
 			t.Errorf("the answer is %s, want %s", got, want)
 		}
 	}
-	if warnings := n.kubectl(t, "get", "validatingadmissionpolicy", "qos-confine-dra-driver", "-o", "jsonpath={.status.typeChecking.expressionWarnings}"); warnings != "" {
-		t.Errorf("the API server finds fault with the policy: %s", warnings)
-	}
+	n.noWarnings(t, "qos-confine-dra-driver")
 	if got := n.request(t, string(token), http.MethodGet, "/api/v1/pods", kind, ""); !strings.Contains(got, "forbidden") {
 		t.Errorf("the driver can list pods: %.200s", got)
 	}
@@ -140,14 +138,13 @@ func limitsByDRA(t *testing.T, n *node) {
 	n.slots(t, "blockio-gold=2")
 	n.slots(t, "blockio-slow=") // no limit
 	gold := n.asks("gold")
-	n.run(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold}, pod{name: "asks-not"})
-	n.running(t, "first", "second", "asks-not")
+	n.runPods(t, pod{name: "first", classes: gold}, pod{name: "second", classes: gold}, pod{name: "asks-not"})
 	n.inClass(t, "first", "gold")
 	n.inClass(t, "second", "gold")
 	n.inClass(t, "asks-not", "standard")
 	n.condition(t, "first", "blockio gold (allocated)")
 	n.reported(t, "first", `True Assigned: class gold of k8s.io/blockio: container main of pod first {"class":"gold","resource":"k8s.io/blockio","values":{"`)
-	n.run(t, pod{name: "third", classes: gold})
+	n.createPods(t, pod{name: "third", classes: gold})
 	n.pending(t, "third", "cannot allocate all claims")
 	n.delete(t, "first")
 	n.running(t, "third")
@@ -190,7 +187,7 @@ func allocationsAreNotForged(t *testing.T, n *node) {
 		return strings.Contains(seen, "shows a class that is not allocated to the container"), seen
 	})
 
-	n.run(t, pod{name: "by-annotation", annotations: map[string]string{
+	n.createPods(t, pod{name: "by-annotation", annotations: map[string]string{
 		"cdi.k8s.io/qos": qosclasses.CDIDevice(gold),
 		"allocated.qos.noderesource.dev/blockio.gold": "blockio=gold",
 	}})
@@ -210,10 +207,8 @@ func allocationsAreNotForged(t *testing.T, n *node) {
 
 	n.apply(t, "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: any}, spec: {}}") // as an administrator may create it
 	n.runClaimed(t, "other-class", "exactly: {deviceClassName: any, selectors: [{cel: {expression: \"device.attributes['qos.noderesource.dev'].class == 'gold'\"}}]}", "main")
-	until(t, "a class by another DeviceClass is refused", func() (bool, string) {
-		seen, _ := n.try("get", "events", "--field-selector=involvedObject.name=other-class", "-o", "jsonpath={.items[*].message}")
-		return strings.Contains(seen, `request class has allocated class "gold" of k8s.io/blockio by DeviceClass "any"`), seen
-	})
+	n.awaitInField(t, "a class by another DeviceClass is refused", `request class has allocated class "gold" of k8s.io/blockio by DeviceClass "any"`,
+		"{.items[*].message}", "events", "--field-selector=involvedObject.name=other-class")
 	n.kubectl(t, "delete", "--wait", within, "pod/other-class", "deviceclass/any")
 
 	n.runClaimed(t, "two-units", "exactly: {deviceClassName: blockio.gold, count: 2}", "main")
@@ -222,8 +217,7 @@ func allocationsAreNotForged(t *testing.T, n *node) {
 
 // secondChoice runs a pod that takes silver, because gold is full.
 func secondChoice(t *testing.T, n *node) {
-	n.run(t, pod{name: "one", classes: n.asks("gold")}, pod{name: "two", classes: n.asks("gold")})
-	n.running(t, "one", "two")
+	n.runPods(t, pod{name: "one", classes: n.asks("gold")}, pod{name: "two", classes: n.asks("gold")})
 	n.runClaimed(t, "second-choice", "firstAvailable: [{name: best, deviceClassName: blockio.gold}, {name: next, deviceClassName: blockio.silver}]", "main")
 	n.running(t, "second-choice")
 	n.inClass(t, "second-choice", "silver")
@@ -241,7 +235,7 @@ func sharedClaim(t *testing.T, n *node) {
 	n.running(t, "shared")
 	n.inClass(t, "shared", "gold")
 	n.slots(t, "blockio-gold=1")
-	n.run(t, pod{name: "waits", classes: n.asks("gold")})
+	n.createPods(t, pod{name: "waits", classes: n.asks("gold")})
 	n.pending(t, "waits", "cannot allocate all claims")
 	n.delete(t, "shared")
 	n.running(t, "waits")
@@ -250,15 +244,13 @@ func sharedClaim(t *testing.T, n *node) {
 // slotsTakenOutside runs a pod that requests a class by annotation, so that the scheduler does not count it.
 func slotsTakenOutside(t *testing.T, n *node) {
 	before := n.driverWrites(t, "resourceslices")
-	n.run(t, pod{name: "by-annotation", annotations: map[string]string{podAnnotation: "blockio=gold"}})
-	n.running(t, "by-annotation")
+	n.runPods(t, pod{name: "by-annotation", annotations: map[string]string{podAnnotation: "blockio=gold"}})
 	n.slots(t, "blockio-gold=1")
 	if writes := n.driverWrites(t, "resourceslices") - before; writes != 1 {
 		t.Errorf("the driver has written %d ResourceSlices for one change, want one", writes)
 	}
-	n.run(t, pod{name: "seen", classes: n.asks("gold")})
-	n.running(t, "seen")
-	n.run(t, pod{name: "waits", classes: n.asks("gold")})
+	n.runPods(t, pod{name: "seen", classes: n.asks("gold")})
+	n.createPods(t, pod{name: "waits", classes: n.asks("gold")})
 	n.pending(t, "waits", "cannot allocate all claims")
 	n.delete(t, "by-annotation")
 	n.slots(t, "blockio-gold=2")
@@ -273,31 +265,23 @@ func quotaUnderDRA(t *testing.T, n *node) {
 	t.Cleanup(func() { n.kubectl(t, "delete", "quota", "gold") })
 	used := func(want string) {
 		t.Helper()
-		until(t, "the quota counts "+want, func() (bool, string) {
-			seen, err := n.try("get", "quota", "gold", "-o", "jsonpath={.status.used}")
-			return err == nil && strings.Contains(seen, want), seen
-		})
+		n.awaitInField(t, "the quota counts "+want, want, "{.status.used}", "quota", "gold")
 	}
 	used(`"requests.qos.noderesource.dev/blockio.gold":"0"`)
-	n.run(t, pod{name: "by-limits", classes: []string{"blockio.gold"}})
-	n.running(t, "by-limits")
+	n.runPods(t, pod{name: "by-limits", classes: []string{"blockio.gold"}})
 	used(`"requests.qos.noderesource.dev/blockio.gold":"1"`)
 	const request = "exactly: {deviceClassName: blockio.gold}"
 	n.runClaimed(t, "by-claim", request, "main")
 	n.running(t, "by-claim")
 	used(`"requests.qos.noderesource.dev/blockio.gold":"2"`)
 	used(`"blockio.gold.deviceclass.resource.k8s.io/devices":"2"`)
-	output, err := n.kubectlCommand(claimed("too-many", request, "", "main"), "apply", "-f", "-", "--dry-run=server").CombinedOutput()
-	if err == nil || !strings.Contains(string(output), "exceeded quota: gold") {
-		t.Errorf("a third request is answered %v: %s", err, output)
-	}
+	wantRefusal(t, "a third request", "exceeded quota: gold")(n.tryWith(claimed("too-many", request, "", "main"), "apply", "-f", "-", "--dry-run=server"))
 }
 
 // restartsUnderDRA kills one program after another while pods run.
 func restartsUnderDRA(t *testing.T, n *node, p *draPrograms) {
-	n.run(t, pod{name: "stays", classes: n.asks("gold")})
-	n.running(t, "stays")
-	before := n.containerID("stays")
+	n.runPods(t, pod{name: "stays", classes: n.asks("gold")})
+	same := n.sameContainers(t, "stays")
 	killDriver := func() { p.driver.mustEnd(t, syscall.SIGKILL) }
 	for _, restart := range []struct {
 		name string
@@ -315,14 +299,11 @@ func restartsUnderDRA(t *testing.T, n *node, p *draPrograms) {
 		restart.do()
 		p.back(t)
 		after := "after-" + restart.name
-		n.run(t, pod{name: after, classes: n.asks("gold")})
-		n.running(t, after)
+		n.runPods(t, pod{name: after, classes: n.asks("gold")})
 		n.inClass(t, after, "gold")
 		n.inClass(t, "stays", "gold")
 		n.slots(t, "blockio-gold=2")
-		if got := n.containerID("stays"); got != before {
-			t.Errorf("a restart of %s has replaced a container", restart.name)
-		}
+		same("a restart of " + restart.name)
 		n.delete(t, after)
 	}
 }
@@ -330,14 +311,14 @@ func restartsUnderDRA(t *testing.T, n *node, p *draPrograms) {
 // classesChangeUnderDRA lowers the capacity of a class below its use, removes the class, and evicts its pods by a taint.
 func classesChangeUnderDRA(t *testing.T, n *node, p *draPrograms) {
 	t.Cleanup(func() { p.setClasses(t, fmt.Sprintf(classes, 2)) })
-	n.run(t, pod{name: "one", classes: n.asks("gold")})
+	n.createPods(t, pod{name: "one", classes: n.asks("gold")})
 	n.runClaimed(t, "two", "exactly: {deviceClassName: blockio.gold}", "main")
 	n.running(t, "one", "two")
-	before := n.containerID("one") + n.containerID("two")
+	same := n.sameContainers(t, "one", "two")
 	n.setGold(t, p.programs, 1)
 	n.slots(t, "blockio-gold=1")
 	n.restartKubelet(t)
-	n.run(t, pod{name: "waits", classes: n.asks("gold")})
+	n.createPods(t, pod{name: "waits", classes: n.asks("gold")})
 	n.pending(t, "waits", "cannot allocate all claims")
 
 	removed := strings.NewReplacer("{name: gold,", "{name: best,", "gold: [", "best: [").Replace(fmt.Sprintf(classes, 2))
@@ -345,9 +326,7 @@ func classesChangeUnderDRA(t *testing.T, n *node, p *draPrograms) {
 	n.slots(t, "blockio-gold=,qos.noderesource.dev/removed")
 	n.slots(t, "blockio-best=2")
 	n.inClass(t, "one", "gold")
-	if got := n.containerID("one") + n.containerID("two"); got != before {
-		t.Error("a change of the class files has replaced containers")
-	}
+	same("a change of the class files")
 
 	p.setClasses(t, strings.Replace(removed, "  defaultClass:", "  onClassRemoved: evict\n  defaultClass:", 1))
 	n.kubectl(t, "wait", "--for=delete", within, "pod/two") // Kubernetes 1.36 does not delete "one", whose spec has no claim
@@ -357,7 +336,7 @@ func classesChangeUnderDRA(t *testing.T, n *node, p *draPrograms) {
 func (n *node) driverWrites(t *testing.T, resource string) (count int) {
 	t.Helper()
 	for _, write := range n.writesOf(t, "qos-dra-driver") {
-		if _, written, _ := strings.Cut(write, " "); written == resource {
+		if strings.HasSuffix(write, " "+resource) {
 			count++
 		}
 	}
@@ -380,12 +359,10 @@ func (n *node) reported(t *testing.T, pod, want string) {
 func fewWrites(t *testing.T, n *node, p *draPrograms) {
 	n.slots(t, "blockio-gold=2")
 	sliceWrites, claimWrites := n.driverWrites(t, "resourceslices"), n.driverWrites(t, "resourceclaims/status")
-	n.run(t, pod{name: "comes-and-goes", classes: n.asks("gold")})
-	n.running(t, "comes-and-goes")
+	n.runPods(t, pod{name: "comes-and-goes", classes: n.asks("gold")})
 	n.reported(t, "comes-and-goes", "True Assigned")
 	n.delete(t, "comes-and-goes")
-	n.run(t, pod{name: "comes-again", classes: n.asks("gold")})
-	n.running(t, "comes-again")
+	n.runPods(t, pod{name: "comes-again", classes: n.asks("gold")})
 	n.reported(t, "comes-again", "True Assigned")
 	if s, c := n.driverWrites(t, "resourceslices")-sliceWrites, n.driverWrites(t, "resourceclaims/status")-claimWrites; s != 0 || c != 2 {
 		t.Errorf("for two claims, the driver has written the ResourceSlice %d times and statuses of claims %d times, want 0 and 2", s, c)

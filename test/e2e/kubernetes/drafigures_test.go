@@ -15,9 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 )
 
@@ -33,11 +31,7 @@ func TestDRAFigures(t *testing.T) {
 	p := n.installDRA(t)
 	n.setGold(t, p.programs, figurePods)
 	n.slots(t, fmt.Sprint("blockio-gold=", figurePods))
-	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
-	must(t, err)
-	api, err := kubernetes.NewForConfig(config)
-	must(t, err)
-
+	api := n.client(t)
 	before := len(n.writesOf(t, "qos-dra-driver"))
 	n.starts(t, api, "none", func(name string) string { return pod{name: name}.manifest() })
 	if writes := len(n.writesOf(t, "qos-dra-driver")) - before; writes > 0 {
@@ -52,10 +46,8 @@ func TestDRAFigures(t *testing.T) {
 	driver, publisher := residentMemory(t, "the driver", p.driver), residentMemory(t, "the publisher", p.shim)
 
 	must(t, p.driver.end(syscall.SIGTERM))
-	shim := n.process("device-plugins", "setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
+	shim := n.startProcess(t, "device-plugins", "setpriv", "--bounding-set=-all", "--inh-caps=-all", n.program("qos-kubelet-shim"),
 		"--node-name", n.name, "--publish=device-plugin", "--metrics-address=127.0.0.1:9423")
-	shim.mustStart(t)
-	t.Cleanup(func() { must(t, shim.end(syscall.SIGTERM)) })
 	n.offers(t, "blockio.gold", fmt.Sprint(figurePods), fmt.Sprint(figurePods))
 	for range 2 { // the driver, too, has had two series of pods with classes
 		n.starts(t, api, "device plugin", byLimits)
@@ -102,7 +94,7 @@ func (n *node) startOf(t *testing.T, api kubernetes.Interface, manifest string) 
 		}
 	}
 	pods := api.CoreV1().Pods("default")
-	events, err := pods.Watch(t.Context(), metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name).String()})
+	events, err := watchOf(t.Context(), pods, pod.Name)
 	must(t, err)
 	defer events.Stop()
 
@@ -110,8 +102,7 @@ func (n *node) startOf(t *testing.T, api kubernetes.Interface, manifest string) 
 	_, err = pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	must(t, err)
 	for event := range events.ResultChan() {
-		seen, is := event.Object.(*corev1.Pod)
-		if is && len(seen.Status.ContainerStatuses) > 0 && seen.Status.ContainerStatuses[0].State.Running != nil {
+		if seen, is := event.Object.(*corev1.Pod); is && containerRuns(seen) {
 			return time.Since(began)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"sigs.k8s.io/yaml"
 
@@ -53,16 +53,13 @@ func TestDRALoad(t *testing.T) {
 	p := n.installDRA(t)
 	n.apply(t, loadTemplate)
 	t.Cleanup(func() { n.kubectl(t, "delete", "resourceclaimtemplate", "load") })
-	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
-	must(t, err)
-	config.QPS = -1 // no limit
 
 	for _, l := range []load{{3, 100}, {8, 200}, {20, 300}, {40, 400}} {
 		n.setGold(t, p.programs, l.capacity)
 		n.slots(t, fmt.Sprint("blockio-gold=", l.capacity))
 		stop := n.watchGold(t, l.capacity)
 		began := time.Now()
-		errs := l.run(t.Context(), n, func() kubernetes.Interface { return kubernetes.NewForConfigOrDie(config) })
+		errs := l.run(t, n)
 		took := time.Since(began)
 		ledger, kernel := stop()
 		must(t, errs)
@@ -74,13 +71,13 @@ func TestDRALoad(t *testing.T) {
 }
 
 // run runs the pods. It returns when all of them are gone.
-func (l load) run(ctx context.Context, n *node, client func() kubernetes.Interface) error {
+func (l load) run(t *testing.T, n *node) error {
 	numbers := make(chan int)
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var errs error
 	for range loadClients {
-		api := client()
+		api := n.client(t)
 		for range loadPods {
 			group.Go(func() {
 				for i := range numbers {
@@ -89,7 +86,7 @@ func (l load) run(ctx context.Context, n *node, client func() kubernetes.Interfa
 					if i%2 == 1 {
 						manifest = fmt.Sprintf(byTemplate, name, workloadImage)
 					}
-					if err := runOnce(ctx, api, strings.TrimSuffix(manifest, "\n---\n")); err != nil {
+					if err := runOnce(t.Context(), api, strings.TrimSuffix(manifest, "\n---\n")); err != nil {
 						mu.Lock()
 						errs = errors.Join(errs, fmt.Errorf("pod %s: %w", name, err))
 						mu.Unlock()
@@ -113,7 +110,7 @@ func runOnce(ctx context.Context, api kubernetes.Interface, manifest string) err
 		return err
 	}
 	pods := api.CoreV1().Pods("default")
-	events, err := pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", pod.Name).String()})
+	events, err := watchOf(ctx, pods, pod.Name)
 	if err != nil {
 		return err
 	}
@@ -130,7 +127,7 @@ func runOnce(ctx context.Context, api kubernetes.Interface, manifest string) err
 			return nil
 		case !is || event.Type == apiwatch.Deleted || seen.Status.Phase == corev1.PodFailed && !deleted:
 			return fmt.Errorf("unexpected %s: %+v", event.Type, event.Object)
-		case !deleted && len(seen.Status.ContainerStatuses) > 0 && seen.Status.ContainerStatuses[0].State.Running != nil:
+		case !deleted && containerRuns(seen):
 			deleted = true
 			if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 				return err
@@ -138,6 +135,14 @@ func runOnce(ctx context.Context, api kubernetes.Interface, manifest string) err
 		}
 	}
 	return errors.New("the watch has ended")
+}
+
+func watchOf(ctx context.Context, pods typedcorev1.PodInterface, name string) (apiwatch.Interface, error) {
+	return pods.Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()})
+}
+
+func containerRuns(pod *corev1.Pod) bool {
+	return len(pod.Status.ContainerStatuses) > 0 && pod.Status.ContainerStatuses[0].State.Running != nil
 }
 
 // watchGold checks continuously that gold has at most `capacity` containers, until `stop` is called. `stop` returns the
@@ -194,9 +199,8 @@ func goldIn(w invariant.World) (ledger, kernel int) {
 			}
 		}
 	}
-	for _, cgroup := range w.Kernel.Cgroups {
-		limits := cgroup.Files["io.max"] + cgroup.Files["blkio.throttle.read_bps_device"]
-		if len(cgroup.Threads) > 0 && strings.Contains(limits, rates["gold"]) {
+	for id, cgroup := range w.Kernel.Cgroups {
+		if len(cgroup.Threads) > 0 && strings.Contains(readLimits(w.Kernel, id), rates["gold"]) {
 			kernel++
 		}
 	}

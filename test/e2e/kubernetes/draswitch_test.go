@@ -23,7 +23,7 @@ func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	gold := n.asks("gold")
 	n.runClaimed(t, "by-claim", "exactly: {deviceClassName: blockio.gold}", "main")
 	n.running(t, "by-claim")
-	byClaim := n.containerID("by-claim")
+	byClaim := n.sameContainers(t, "by-claim")
 
 	// From DRA to device plugins.
 	shim.mustStart(t)
@@ -31,16 +31,13 @@ func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	p.restartDriver(t, "--retire")
 	n.offers(t, "blockio.gold", "2", "1") // by-claim has the other slot
 	n.noDevices(t)
-	n.run(t, pod{name: "by-plugin", classes: gold})
-	n.running(t, "by-plugin")
+	n.runPods(t, pod{name: "by-plugin", classes: gold})
 	n.inClass(t, "by-plugin", "gold")
 	n.inClass(t, "by-claim", "gold")
-	byPlugin := n.containerID("by-plugin")
-	n.run(t, pod{name: "waits", classes: gold})
+	byPlugin := n.sameContainers(t, "by-plugin")
+	n.createPods(t, pod{name: "waits", classes: gold})
 	n.pending(t, "waits", "Insufficient qos.noderesource.dev/blockio.gold")
-	if got := n.containerID("by-claim"); got != byClaim {
-		t.Error("the switch to device plugins has replaced a container")
-	}
+	byClaim("the switch to device plugins")
 	n.delete(t, "by-claim") // ends only if the retiring driver serves its claim
 	n.running(t, "waits")
 	n.delete(t, "waits")
@@ -53,15 +50,12 @@ func switchWithPods(t *testing.T, n *node, p *draPrograms) {
 	n.slots(t, "blockio-gold=1") // by-plugin has the other slot
 	n.restartKubelet(t)
 	p.back(t)
-	n.run(t, pod{name: "again-by-dra", classes: gold})
-	n.running(t, "again-by-dra")
+	n.runPods(t, pod{name: "again-by-dra", classes: gold})
 	n.inClass(t, "again-by-dra", "gold")
-	n.run(t, pod{name: "waits", classes: gold})
+	n.createPods(t, pod{name: "waits", classes: gold})
 	n.pending(t, "waits", "cannot allocate all claims")
 	n.inClass(t, "by-plugin", "gold")
-	if got := n.containerID("by-plugin"); got != byPlugin {
-		t.Error("the switch to DRA has replaced a container")
-	}
+	byPlugin("the switch to DRA")
 	n.delete(t, "by-plugin")
 	n.running(t, "waits")
 	n.slots(t, "blockio-gold=2")

@@ -51,7 +51,7 @@ func tenantsAreConfined(t *testing.T, n *node) {
 // otherTenant sends requests of a user who may edit another namespace than that of the pod "owned", which has a claim with the same name.
 func otherTenant(t *testing.T, n *node) {
 	const slot = `{"devices": {"results": [{"request": "class", "driver": "qos.noderesource.dev", "pool": "node-1", "device": "blockio-gold"}]}}`
-	uid, before := n.of("owned", "{.metadata.uid}"), n.containerID("owned")
+	uid, same := n.of("owned", "{.metadata.uid}"), n.sameContainers(t, "owned")
 	const claims, own = "/apis/resource.k8s.io/v1/namespaces/%s/resourceclaims", "other-tenant"
 	const merge = "application/merge-patch+json"
 	forged := fmt.Sprintf(`{"metadata": {"name": "stolen"}, "spec": {"devices": {"requests": [{"name": "class", "exactly": {"deviceClassName": "blockio.gold"}}]}},
@@ -79,15 +79,10 @@ func otherTenant(t *testing.T, n *node) {
 	n.applyIn(t, own, thief)
 	// When the pod `later` runs, the scheduler has also handled the earlier pod.
 	n.applyIn(t, own, strings.NewReplacer("name: owned", "name: later", "resources: {claims: [{name: c}]}", "", "resourceClaims: [{name: c, resourceClaimName: owned}], ", "").Replace(thief))
-	until(t, "a later pod runs", func() (bool, string) {
-		seen, _ := n.try("-n", own, "get", "pod", "later", "-o", "jsonpath={.status.phase}")
-		return seen == "Running", seen
-	})
+	n.awaitField(t, "a later pod runs", "Running", "{.status.phase}", "-n", own, "pod", "later")
 	if on := n.kubectl(t, "-n", own, "get", "pod", "owned", "-o", "jsonpath={.spec.nodeName}"); on != "" {
 		t.Errorf("a pod with a claim of another namespace was scheduled to %s", on)
 	}
 	n.inClass(t, "owned", "gold")
-	if n.containerID("owned") != before {
-		t.Error("another tenant has replaced a container")
-	}
+	same("another tenant")
 }

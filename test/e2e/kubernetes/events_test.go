@@ -12,7 +12,7 @@ import (
 
 // misspelledClassIsReported reads the events that kubectl describe shows for a pod without a node.
 func misspelledClassIsReported(t *testing.T, n *node) {
-	n.run(t, pod{name: "misspelled", classes: []string{"blockio.glod"}})
+	n.createPods(t, pod{name: "misspelled", classes: []string{"blockio.glod"}})
 	n.pending(t, "misspelled", "Insufficient qos.noderesource.dev/blockio.glod")
 	until(t, "kubectl describe suggests the class", func() (bool, string) {
 		output, _ := n.try("describe", "pod", "misspelled")
@@ -41,8 +41,8 @@ func eventsAreKept(t *testing.T, n *node) {
 		{"an event about a class", "tenant", reason, refused},
 		{"an event of the shim, by the publisher", "publisher", ours, ""},
 	} {
-		output, err := n.kubectlCommand(test.event, "create", "--dry-run=server", "--as="+test.user, "-f", "-").CombinedOutput()
-		if (err != nil) != (test.want != "") || !strings.Contains(string(output), test.want) {
+		output, err := n.tryWith(test.event, "create", "--dry-run=server", "--as="+test.user, "-f", "-")
+		if (err != nil) != (test.want != "") || !strings.Contains(output, test.want) {
 			t.Errorf("%s: %v: %s, want %q", test.name, err, output, test.want)
 		}
 	}

@@ -67,9 +67,7 @@ func (e *encrypted) create(t *testing.T, manifests string) {
 	e.apply(t, manifests)
 	t.Cleanup(func() {
 		e.kubectl(t, "delete", "pod/encrypted", "pvc/data", "secret/data-key", "storageclass/encrypted", "--ignore-not-found", within)
-		if output, err := e.try("wait", "--for=delete", "pv", "--all", within); err != nil && !strings.Contains(output, "no matching resources") {
-			t.Errorf("the volumes are not deleted: %v: %s", err, output)
-		}
+		e.noVolumes(t)
 	})
 	e.startPod(t)
 	must(t, os.WriteFile(filepath.Join(e.volumes, "key."+e.volume(t)), []byte("correct horse"), 0o600))
@@ -98,10 +96,8 @@ func (e *encrypted) secret(t *testing.T) string {
 // fails waits until the pod has an event about its expansion that contains a text.
 func (e *encrypted) fails(t *testing.T, text string) {
 	t.Helper()
-	until(t, "the pod has an event VolumeResizeFailed with "+text, func() (bool, string) {
-		seen, _ := e.try("get", "events", "--field-selector=reason=VolumeResizeFailed", "-o", "jsonpath={.items[*].message}")
-		return strings.Contains(seen, text), seen
-	})
+	e.awaitInField(t, "the pod has an event VolumeResizeFailed with "+text, text,
+		"{.items[*].message}", "events", "--field-selector=reason=VolumeResizeFailed")
 }
 
 // secretReachesDriver runs the example of the page. Then the secret is deleted, has a wrong key, and is right again.
@@ -146,11 +142,9 @@ func (e *encrypted) volumeIsRepaired(t *testing.T) {
 
 	e.expand(t, "encrypted", "32Mi", "data")
 	e.fails(t, "the request has no key")
-	output, err := e.try("patch", "pv", e.volume(t), "-p", `{"spec":{"csi":{"nodeExpandSecretRef":{"namespace":"default","name":"data-key"}}}}`)
-	if err == nil || !strings.Contains(output, "spec.persistentvolumesource is immutable after creation") {
-		t.Errorf("the API server answers the addition of a secret with %s", output)
-	}
-	output, err = e.tryQOS("", "volumes", "--check")
+	wantRefusal(t, "the addition of a secret", "spec.persistentvolumesource is immutable after creation")(
+		e.try("patch", "pv", e.volume(t), "-p", `{"spec":{"csi":{"nodeExpandSecretRef":{"namespace":"default","name":"data-key"}}}}`))
+	output, err := e.tryQOS("", "volumes", "--check")
 	if err == nil {
 		t.Error("the exit code of kubectl qos volumes --check is 0")
 	}

@@ -173,7 +173,8 @@ type pod struct {
 	loops bool
 }
 
-func (n *node) run(t *testing.T, pods ...pod) {
+// createPods creates pods until the end of the test.
+func (n *node) createPods(t *testing.T, pods ...pod) {
 	t.Helper()
 	var manifests strings.Builder
 	for _, p := range pods {
@@ -190,6 +191,15 @@ func (n *node) run(t *testing.T, pods ...pod) {
 		}
 		n.kubectl(t, args...)
 	})
+}
+
+// runPods does the same, and waits until the pods run.
+func (n *node) runPods(t *testing.T, pods ...pod) {
+	t.Helper()
+	n.createPods(t, pods...)
+	for _, p := range pods {
+		n.running(t, p.name)
+	}
 }
 
 func (p pod) manifest() string {
@@ -275,6 +285,25 @@ func (n *node) containerID(pod string) string {
 	return id
 }
 
+// sameContainers returns a function that checks that pods still have the containers that they have now. `what` is what
+// could have replaced them.
+func (n *node) sameContainers(t *testing.T, pods ...string) (check func(what string)) {
+	t.Helper()
+	ids := func() (all []string) {
+		for _, pod := range pods {
+			all = append(all, n.containerID(pod))
+		}
+		return all
+	}
+	before := ids()
+	return func(what string) {
+		t.Helper()
+		if now := ids(); !slices.Equal(now, before) {
+			t.Errorf("%s has replaced containers of the pods %q: they were %q, and are %q", what, pods, before, now)
+		}
+	}
+}
+
 // inClass waits until the kernel enforces a class on a pod's container.
 func (n *node) inClass(t *testing.T, pod, class string) {
 	t.Helper()
@@ -285,12 +314,7 @@ func (n *node) inClass(t *testing.T, pod, class string) {
 func (n *node) inClasses(t *testing.T, pod, blockio, rdt string) {
 	t.Helper()
 	until(t, "pod "+pod+" is in "+blockio+" and "+rdt, func() (bool, string) {
-		id := n.containerID(pod)
-		dir, err := n.machine.cgroup(id)
-		if err != nil {
-			return false, err.Error()
-		}
-		kernel, err := n.machine.kernel(invariant.Live{Containers: []invariant.Container{{ID: id, Cgroup: dir}}})
+		kernel, id, err := n.kernelOf(pod)
 		if err != nil {
 			return false, err.Error()
 		}
@@ -298,12 +322,27 @@ func (n *node) inClasses(t *testing.T, pod, blockio, rdt string) {
 	})
 }
 
+// kernelOf returns what the kernel has for the container main of a pod, and the ID of the container.
+func (n *node) kernelOf(pod string) (kernel invariant.Kernel, id string, err error) {
+	id = n.containerID(pod)
+	dir, err := n.machine.cgroup(id)
+	if err != nil {
+		return kernel, id, err
+	}
+	kernel, err = n.machine.kernel(invariant.Live{Containers: []invariant.Container{{ID: id, Cgroup: dir}}})
+	return kernel, id, err
+}
+
+// readLimits returns the read limits of a container.
+func readLimits(kernel invariant.Kernel, id string) string {
+	files := kernel.Cgroups[id].Files
+	return files["io.max"] + files["blkio.throttle.read_bps_device"]
+}
+
 // enforced reports whether a container has the limits of a class and, on machines with resctrl, whether its threads are in the
 // group of the class.
 func enforced(kernel invariant.Kernel, id, blockio, rdt string) (ok bool, seen string) {
-	cgroup := kernel.Cgroups[id]
-	limits := cgroup.Files["io.max"] + cgroup.Files["blkio.throttle.read_bps_device"]
-	outside := 0
+	cgroup, limits, outside := kernel.Cgroups[id], readLimits(kernel, id), 0
 	if kernel.Groups != nil {
 		for _, thread := range cgroup.Threads {
 			if !slices.Contains(kernel.Groups["qos-"+rdt].Tasks, thread) {

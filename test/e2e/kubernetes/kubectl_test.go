@@ -41,15 +41,10 @@ func (n *node) qos(t *testing.T, args ...string) string {
 	return output
 }
 
-// qosCommand returns a "kubectl qos" command. kubectl finds the plugin in the PATH.
-func (n *node) qosCommand(stdin string, args ...string) *exec.Cmd {
+// tryQOS runs "kubectl qos". kubectl finds the plugin in the PATH.
+func (n *node) tryQOS(stdin string, args ...string) (string, error) {
 	command := n.kubectlCommand(stdin, append([]string{"qos"}, args...)...)
 	command.Env = append(command.Env, "PATH="+n.bin+":"+os.Getenv("PATH"))
-	return command
-}
-
-func (n *node) tryQOS(stdin string, args ...string) (string, error) {
-	command := n.qosCommand(stdin, args...)
 	var stderr strings.Builder
 	command.Stderr = &stderr
 	output, err := command.Output()
@@ -67,7 +62,7 @@ func (n *node) kepApplied(t *testing.T, namespace, example string) {
 
 func (n *node) applyIn(t *testing.T, namespace, manifests string) {
 	t.Helper()
-	if output, err := n.kubectlCommand(manifests, "-n", namespace, "apply", "-f", "-").CombinedOutput(); err != nil {
+	if output, err := n.tryWith(manifests, "-n", namespace, "apply", "-f", "-"); err != nil {
 		t.Fatalf("kubectl apply: %s\n%s", output, manifests)
 	}
 }
@@ -105,21 +100,19 @@ func kep(t *testing.T, n *node) {
 			n.namespace(t, example.file, "")
 			n.kepApplied(t, example.file, example.file)
 			t.Cleanup(func() { n.kubectl(t, "-n", example.file, "delete", "pod", "--all", "--force", "--grace-period=0") })
-			until(t, "the pod is on the node that has its classes", func() (bool, string) {
-				seen, _ := n.try("-n", example.file, "get", "pods", "-o", "jsonpath={.items[*].spec.nodeName}{.items[*].status.conditions[*].message}")
-				return seen == kepNode, seen
-			})
+			n.awaitField(t, "the pod is on the node that has its classes", kepNode,
+				"{.items[*].spec.nodeName}{.items[*].status.conditions[*].message}", "-n", example.file, "pods")
 			wantLines(t, n.qos(t, "pods", "-n", example.file), example.shown...)
 		})
 	}
 
 	t.Run("kubectl qos convert --claims makes claims", func(t *testing.T) {
 		claims := n.qos(t, "convert", "--from-cluster", "--claims", "-f", kepExamples+"noisy-neighbours.in.yaml")
-		output, err := n.kubectlCommand(claims, "-n", "default", "apply", "--dry-run=server", "-f", "-").CombinedOutput()
+		output, err := n.tryWith(claims, "-n", "default", "apply", "--dry-run=server", "-f", "-")
 		if err != nil {
 			t.Fatalf("%v: %s\n%s", err, output, claims)
 		}
-		wantLines(t, string(output), "pod/qos-resource-example created (server dry run)",
+		wantLines(t, output, "pod/qos-resource-example created (server dry run)",
 			"resourceclaimtemplate.resource.k8s.io/rdt.exclusive created (server dry run)")
 	})
 	t.Run("the LimitRange and the quota of the KEP set defaults and limits", func(t *testing.T) { kepDefaultsAndLimits(t, n) })
@@ -157,12 +150,12 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 				if c.annotations != "" {
 					manifest = strings.Replace(manifest, `"metadata":{`, `"metadata":{`+c.annotations+",", 1)
 				}
-				output, err := n.kubectlCommand(manifest, "create", "-f", "-").CombinedOutput()
+				output, err := n.tryWith(manifest, "create", "-f", "-")
 				switch {
 				case err == nil:
 					admitted++
-				case c.admitted == 0 && strings.Contains(string(output), "ResourceQuota qos-constraints does not allow "):
-				case c.admitted == 0 || !strings.Contains(string(output), "exceeded quota: qos-constraints, requested: requests."):
+				case c.admitted == 0 && strings.Contains(output, "ResourceQuota qos-constraints does not allow "):
+				case c.admitted == 0 || !strings.Contains(output, "exceeded quota: qos-constraints, requested: requests."):
 					t.Errorf("%s", output)
 				}
 			}
@@ -194,9 +187,7 @@ func podsAreLimited(t *testing.T, n *node) {
 		output, err := n.send(pod("gold", "gold"))
 		return err != nil && strings.Contains(output, refused+"1 of qos.noderesource.dev/rdt.gold in a pod; 2 of its containers request it"), output
 	})
-	if output, err := n.send(pod("exclusive")); err == nil || !strings.Contains(output, refused+"0 of qos.noderesource.dev/rdt.exclusive") {
-		t.Errorf("a pod with a class of maximum 0: %s; want it refused", output)
-	}
+	wantRefusal(t, "a pod with a class of maximum 0", refused+"0 of qos.noderesource.dev/rdt.exclusive")(n.send(pod("exclusive")))
 	if output, err := n.send(pod("gold", "bronze", "bronze")); err != nil {
 		t.Errorf("a pod with one container in gold, and others in a class without a maximum: %s; want it accepted", output)
 	}
@@ -259,36 +250,26 @@ spec:
 		return err != nil, output
 	})
 
-	output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=silver")
-	if err == nil || !strings.Contains(output, "allow-changes=true") {
-		t.Errorf("kubectl qos set in a namespace that does not allow changes printed %s", output)
+	set := func(container, request string, flags ...string) (string, error) {
+		return n.tryQOS("", append([]string{"set", name, "-c", container, request}, flags...)...)
 	}
-
+	wantRefusal(t, "a change in a namespace that does not allow changes", "allow-changes=true")(set("changes", "blockio=silver"))
 	n.kubectl(t, "label", "namespace", "default", allowed+"=true")
 	until(t, "the class may be changed", func() (bool, string) {
-		output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=silver")
+		output, err := set("changes", "blockio=silver")
 		return err == nil && strings.Contains(output, "k8s.io/blockio slow -> silver"), output
 	})
 
 	lines(t, name+" changes k8s.io/blockio silver silver update")
-	if output, err := n.tryQOS("", "set", name, "-c", "changes", "blockio=platinum"); err == nil || !strings.Contains(output, "platinum") {
-		t.Errorf("kubectl qos set of an unknown class printed %s", output)
-	}
-
+	wantRefusal(t, "a change to an unknown class", "platinum")(set("changes", "blockio=platinum"))
 	n.holders(t, "silver", "default/"+name+"/changes")
-	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=silver"); err == nil || !strings.Contains(output, "is full: 1 of 1 in use") {
-		t.Errorf("kubectl qos set of a full class printed %s", output)
-	}
-
+	wantRefusal(t, "a change to a full class", "is full: 1 of 1 in use")(set("asks-not", "blockio=silver"))
 	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
 		t.Errorf("a refused class was written to the pod: %s", annotations)
 	}
 
 	p.killShim(t)
-	if output, err := n.tryQOS("", "set", name, "-c", "asks-not", "blockio=slow", "--timeout=2s"); err == nil || !strings.Contains(output, "/asks-not is removed again") {
-		t.Errorf("kubectl qos set while the shim is away printed %s", output)
-	}
-
+	wantRefusal(t, "a change while the shim is away", "/asks-not is removed again")(set("asks-not", "blockio=slow", "--timeout=2s"))
 	p.back(t)
 	if annotations := n.kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.annotations}"); strings.Contains(annotations, "/asks-not") {
 		t.Errorf("an annotation without effect stays on the pod: %s", annotations)

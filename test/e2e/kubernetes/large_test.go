@@ -26,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
@@ -94,14 +93,7 @@ func newLarge(t *testing.T, n *node) *large {
 	must(t, n.cluster.controllers.end(syscall.SIGTERM))
 	t.Cleanup(func() { n.cluster.controllers.mustStart(t) })
 
-	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
-	must(t, err)
-	config.QPS, config.UserAgent = -1, "large"
-	l.core, err = kubernetes.NewForConfig(config)
-	must(t, err)
-	objects, err := dynamic.NewForConfig(config)
-	must(t, err)
-	l.objects = objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural))
+	l.core, l.objects = n.client(t), n.clientOf(t, nodeqosv1alpha1.Plural)
 	t.Cleanup(func() { l.remove(t) })
 	return l
 }
@@ -118,7 +110,7 @@ func largeName(i int) string { return fmt.Sprintf("large-%04d", i) }
 // each calls a function for each number below `count`, several at a time.
 func each(t *testing.T, count int, do func(ctx context.Context, i int) error) {
 	t.Helper()
-	group, ctx := errgroup.WithContext(t.Context())
+	group, ctx := errgroup.WithContext(context.WithoutCancel(t.Context())) // also in a cleanup of t
 	group.SetLimit(24)
 	for i := range count {
 		group.Go(func() error { return do(ctx, i) })
@@ -249,11 +241,8 @@ func (l *large) counted(t *testing.T, when string, run func()) {
 	t.Helper()
 	before, began := len(l.writesOf(t, largeShims)), time.Now()
 	run()
-	took, counts := time.Since(began).Seconds(), map[string]int{}
-	for _, write := range l.writesOf(t, largeShims)[before:] {
-		counts[write]++
-	}
-	for write, count := range counts {
+	took := time.Since(began).Seconds()
+	for write, count := range countEach(l.writesOf(t, largeShims)[before:]) {
 		rate := float64(count) / took / float64(l.published)
 		t.Logf("%s, %q: %d in %.0f s; %.2f a minute and node, %.1f a second with %d nodes", when, write, count, took, 60*rate, rate*largeNodes, largeNodes)
 		if 60*rate > 6.6 { // six, and 10% because the time is not a multiple of the intervals

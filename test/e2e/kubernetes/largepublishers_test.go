@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,10 +66,7 @@ func (l *large) publish(t *testing.T) {
 
 	began = time.Now()
 	until(t, "all pods have their conditions, and all nodes their objects", func() (bool, string) {
-		counts := map[string]int{}
-		for _, write := range l.writesOf(t, largeShims) {
-			counts[write]++
-		}
+		counts := countEach(l.writesOf(t, largeShims))
 		return counts["patch pods/status"] >= l.published*podsPerNode && counts["patch nodeqosresources/status"] >= l.published, fmt.Sprint(counts)
 	})
 	t.Logf("conditions and objects after %.0f s: %d writes", time.Since(began).Seconds(), len(l.writesOf(t, largeShims)))
@@ -150,10 +146,8 @@ func (l *large) shimIsSmall(t *testing.T) {
 
 	const program = "qos-kubelet-shim/v"
 	before := len(l.writesOf(t, program))
-	shim := l.process("publisher-large", l.program("qos-kubelet-shim"), "--api-socket", p.served.Socket, "--metrics-address=",
+	shim := l.startProcess(t, "publisher-large", l.program("qos-kubelet-shim"), "--api-socket", p.served.Socket, "--metrics-address=",
 		"--publish=node-object,pod-conditions,events,evictions", "--node-name", p.name, "--kubeconfig", l.cluster.kubeconfig("admin"))
-	shim.mustStart(t)
-	t.Cleanup(func() { must(t, shim.end(syscall.SIGTERM)) })
 	until(t, "all pods have their conditions", func() (bool, string) {
 		writes := len(l.writesOf(t, program)) - before
 		return writes > podsPerNode, strconv.Itoa(writes)

@@ -6,23 +6,19 @@
 package kubernetes
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 const (
@@ -47,14 +43,9 @@ func TestManyClaimsOfOneClass(t *testing.T) {
 	n.reportFailure(t)
 	c := newCrowd(t, n)
 	c.create(t)
-	defaults := n.process("qos-storage-defaults", n.program("qos-storage"), "defaults", "--drivers=kubernetes.io/no-provisioner",
-		"--namespace=qos-system", "--metrics-address=", "--kubeconfig="+n.account(t, "qos-system", "qos-storage-defaults"))
-	limits := n.process("qos-storage", n.program("qos-storage"), "--drivers=kubernetes.io/no-provisioner",
+	defaults := n.startController(t, "defaults", "--drivers=kubernetes.io/no-provisioner")
+	limits := n.startProcess(t, "qos-storage", n.program("qos-storage"), "--drivers=kubernetes.io/no-provisioner",
 		"--namespace=qos-system", "--metrics-address=", "--kubeconfig="+n.account(t, "qos-system", "qos-storage"))
-	for _, p := range []*process{defaults, limits} {
-		p.mustStart(t)
-		t.Cleanup(func() { must(t, p.end(syscall.SIGTERM)) })
-	}
 	before, earlier := len(n.writesOf(t, "qos-storage/")), len(n.writesOf(t, "qos-storage-defaults/"))
 
 	begin := time.Now()
@@ -80,12 +71,7 @@ func newCrowd(t *testing.T, n *node) *crowd {
 	n.kubectl(t, "wait", "--for=condition=Established", "crd/nodeqosresources.qos.noderesource.dev", within)
 	must(t, n.cluster.controllers.end(syscall.SIGTERM))
 	t.Cleanup(func() { n.cluster.controllers.mustStart(t) })
-	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
-	must(t, err)
-	config.QPS = -1
-	c := &crowd{node: n}
-	c.core, err = kubernetes.NewForConfig(config)
-	must(t, err)
+	c := &crowd{node: n, core: n.client(t)}
 	t.Cleanup(func() { c.remove(t) })
 	return c
 }
@@ -98,16 +84,11 @@ func (c *crowd) create(t *testing.T) {
 	for i := range manyNodes {
 		c.apply(t, fmt.Sprintf(`{apiVersion: qos.noderesource.dev/v1alpha1, kind: NodeQOSResources, metadata: {name: many-%d}}`, i))
 	}
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(24)
 	for namespace, claims := range crowded() {
 		c.kubectl(t, "create", "namespace", namespace)
 		c.kubectl(t, "-n", namespace, "create", "serviceaccount", "default")
-		for i := range claims {
-			group.Go(func() error { return c.createClaim(ctx, namespace, i) })
-		}
+		each(t, claims, func(ctx context.Context, i int) error { return c.createClaim(ctx, namespace, i) })
 	}
-	must(t, group.Wait())
 }
 
 // crowded returns the number of claims of each namespace.
@@ -123,18 +104,14 @@ func (c *crowd) class(t *testing.T, name, iops string) {
 // choose sets the class of all claims, as users do.
 func (c *crowd) choose(t *testing.T, class string) {
 	t.Helper()
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(24)
+	body := []byte(`{"spec":{"volumeAttributesClassName":"` + class + `"}}`)
 	for namespace, claims := range crowded() {
-		for i := range claims {
-			group.Go(func() error {
-				name, body := fmt.Sprintf("%s-%d", namespace, i), []byte(`{"spec":{"volumeAttributesClassName":"`+class+`"}}`)
-				_, err := c.core.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
-				return err
-			})
-		}
+		each(t, claims, func(ctx context.Context, i int) error {
+			name := fmt.Sprintf("%s-%d", namespace, i)
+			_, err := c.core.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, name, types.MergePatchType, body, metav1.PatchOptions{})
+			return err
+		})
 	}
-	must(t, group.Wait())
 }
 
 // createClaim creates a volume, its claim, which is bound, and a pod that runs with it.
@@ -224,9 +201,10 @@ func (c *crowd) limited(t *testing.T, iops string) {
 // There may be at most `most` such writes.
 func (c *crowd) measured(t *testing.T, p *process, program string, most, before int) {
 	t.Helper()
-	counts, all := map[string]int{}, 0
-	for _, write := range c.writesOf(t, program)[before:] {
-		if counts[write]++; !strings.HasSuffix(write, " leases") {
+	writes := c.writesOf(t, program)[before:]
+	counts, all := countEach(writes), 0
+	for _, write := range writes {
+		if !strings.HasSuffix(write, " leases") {
 			all++
 		}
 	}
@@ -243,26 +221,15 @@ func (c *crowd) measured(t *testing.T, p *process, program string, most, before 
 // takesTurns checks the order of the patches: the claims of the small namespace do not wait for those of the large one.
 func (c *crowd) takesTurns(t *testing.T) {
 	t.Helper()
-	log, err := os.Open(c.cluster.auditLog())
-	must(t, err)
-	defer log.Close()
-	lines := bufio.NewScanner(log)
-	lines.Buffer(nil, 1<<20)
 	patches, last, few := 0, 0, 0
-	for lines.Scan() {
-		var entry struct {
-			UserAgent, Verb string
-			ObjectRef       struct{ Resource, Namespace string }
-		}
-		if json.Unmarshal(lines.Bytes(), &entry) != nil || entry.Verb != "patch" || entry.ObjectRef.Resource != "persistentvolumeclaims" ||
-			!strings.HasPrefix(entry.UserAgent, "qos-storage-defaults/") || crowded()[entry.ObjectRef.Namespace] == 0 {
+	for entry := range c.audited(t, "qos-storage-defaults/") {
+		if entry.Verb != "patch" || entry.ObjectRef.Resource != "persistentvolumeclaims" || crowded()[entry.ObjectRef.Namespace] == 0 {
 			continue
 		}
 		if patches++; entry.ObjectRef.Namespace == "many-1" {
 			last, few = patches, few+1
 		}
 	}
-	must(t, lines.Err())
 	t.Logf("the %d claims of the small namespace are among the first %d of %d", few, last, patches)
 	if few != fewClaims || last > (manyClaims+fewClaims)/2 {
 		t.Errorf("%d claims of the small namespace are among the first %d of %d patches, want %d among the first half", few, last, patches, fewClaims)
@@ -274,26 +241,17 @@ func (c *crowd) remove(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	all, now := metav1.ListOptions{}, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
 	unprotected := []byte(`{"metadata":{"finalizers":null}}`) // the controllers that remove the finalizers do not run
-	group := errgroup.Group{}
-	group.SetLimit(24)
 	for namespace, claims := range crowded() {
 		must(t, c.core.CoreV1().Pods(namespace).DeleteCollection(ctx, now, all))
 		must(t, c.core.CoreV1().PersistentVolumeClaims(namespace).DeleteCollection(ctx, now, all))
-		for i := range claims {
-			name := fmt.Sprintf("%s-%d", namespace, i)
-			group.Go(func() error {
-				_, err := c.core.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, name, types.MergePatchType, unprotected, metav1.PatchOptions{})
-				return err
-			})
-			group.Go(func() error { return c.core.CoreV1().PersistentVolumes().Delete(ctx, name, now) })
-			group.Go(func() error {
-				_, err := c.core.CoreV1().PersistentVolumes().Patch(ctx, name, types.MergePatchType, unprotected, metav1.PatchOptions{})
-				return err
-			})
-		}
+		each(t, claims, func(ctx context.Context, i int) error {
+			name, volumes := fmt.Sprintf("%s-%d", namespace, i), c.core.CoreV1().PersistentVolumes()
+			_, claimErr := c.core.CoreV1().PersistentVolumeClaims(namespace).Patch(ctx, name, types.MergePatchType, unprotected, metav1.PatchOptions{})
+			_, volumeErr := volumes.Patch(ctx, name, types.MergePatchType, unprotected, metav1.PatchOptions{})
+			return errors.Join(claimErr, volumeErr, volumes.Delete(ctx, name, now))
+		})
 		c.kubectl(t, "delete", "namespace", namespace, "--wait=false")
 	}
-	must(t, group.Wait())
 	for _, class := range []string{"many", "other"} {
 		c.kubectl(t, "patch", "volumeattributesclass", class, "--type=merge", "-p", string(unprotected))
 		c.kubectl(t, "delete", "volumeattributesclass", class)

@@ -127,10 +127,7 @@ func (n *node) leave(t *testing.T) {
 // awaitNode waits until pods can run on the node.
 func (n *node) awaitNode(t *testing.T) {
 	t.Helper()
-	until(t, "the node is ready", func() (bool, string) {
-		output, _ := n.try("get", "node", n.name, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status} {.spec.taints}`)
-		return output == "True", output
-	})
+	n.awaitField(t, "the node is ready", "True", `{.status.conditions[?(@.type=="Ready")].status} {.spec.taints}`, "node", n.name)
 	until(t, "pods can be made", func() (bool, string) {
 		output, err := n.try("get", "serviceaccount", "default")
 		return err == nil, output
@@ -276,8 +273,5 @@ kind: Pod
 metadata: {name: plain, namespace: default}
 spec: {containers: [{name: main, image: "localhost/workload:1"}]}
 `)
-	until(t, "the pod runs", func() (bool, string) {
-		output, _ := n.try("get", "pod", "plain", "-o", "jsonpath={.status.phase}")
-		return output == "Running", output
-	})
+	n.awaitField(t, "the pod runs", "Running", "{.status.phase}", "pod", "plain")
 }

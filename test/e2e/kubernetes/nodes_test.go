@@ -107,8 +107,7 @@ func nodesDiffer(t *testing.T, p pools) {
 // placedByClass runs pods whose class only one node offers, and pods whose class is full on one node or on both.
 func placedByClass(t *testing.T, p pools) {
 	small, large := p[0], p[1]
-	small.run(t, pod{name: "needs-rdt", classes: large.asks("gold")})
-	small.running(t, "needs-rdt")
+	small.runPods(t, pod{name: "needs-rdt", classes: large.asks("gold")})
 	if got := p.of(t, "needs-rdt"); got != large {
 		t.Errorf("a pod with a class of RDT runs on %s", got.name)
 	}
@@ -118,8 +117,7 @@ func placedByClass(t *testing.T, p pools) {
 	small.holders(t, "gold")
 
 	silver := []string{"blockio.silver"}
-	small.run(t, pod{name: "first", classes: silver}, pod{name: "other", classes: silver})
-	small.running(t, "first", "other")
+	small.runPods(t, pod{name: "first", classes: silver}, pod{name: "other", classes: silver})
 	first, other := p.of(t, "first"), p.of(t, "other")
 	if first == other {
 		t.Errorf("both pods run on %s, whose class has one slot", first.name)
@@ -128,7 +126,7 @@ func placedByClass(t *testing.T, p pools) {
 	first.inClasses(t, "first", "silver", "standard")
 	other.inClasses(t, "other", "silver", "standard")
 
-	small.run(t, pod{name: "waits", classes: silver})
+	small.createPods(t, pod{name: "waits", classes: silver})
 	small.pending(t, "waits", "Insufficient qos.noderesource.dev/blockio.silver")
 	small.delete(t, "first")
 	small.running(t, "waits")
@@ -157,14 +155,12 @@ func updatedNodeByNode(t *testing.T, p pools) {
 	ids := map[string]string{}
 	for _, pool := range p {
 		name := "stays-" + pool.kind
-		pool.run(t, pod{name: name, classes: pool.asks("gold"), node: pool.name})
-		pool.running(t, name)
+		pool.runPods(t, pod{name: name, classes: pool.asks("gold"), node: pool.name})
 		ids[name] = pool.containerID(name)
 	}
 
 	const whole = "stays-whole" // on the VM, because classes of whole pods need cgroup v2
-	p[1].run(t, pod{name: whole, annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}, node: p[1].name})
-	p[1].running(t, whole)
+	p[1].runPods(t, pod{name: whole, annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}, node: p[1].name})
 	p[1].offers(t, "pod-blockio.slow", "1", "0")
 	ids[whole] = p[1].containerID(whole)
 
@@ -174,7 +170,7 @@ func updatedNodeByNode(t *testing.T, p pools) {
 		updated.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin-"+updated.kind)
 		updated.kubectl(t, "-n", "qos-system", "delete", "pod", "-l", "app.kubernetes.io/name=qos-publisher", "--field-selector=spec.nodeName="+updated.name, within)
 		here, there := "here-"+updated.kind, "there-"+updated.kind
-		updated.run(t, pod{name: here, node: updated.name}, pod{name: there, node: other.name, classes: other.asks("gold")})
+		updated.createPods(t, pod{name: here, node: updated.name}, pod{name: there, node: other.name, classes: other.asks("gold")})
 		updated.rolledOut(t)
 		updated.offered(t, "gold", fmt.Sprint(updated.gold), fmt.Sprint(updated.gold))
 		updated.running(t, here, there)
@@ -254,12 +250,8 @@ func nodeAway(t *testing.T, p pools, v *vm) {
 	defer resume()
 	large.setAttributes(t, "csi", "csi-silver")
 	large.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
-	until(t, "the claim names the node", func() (bool, string) {
-		status, _ := large.try("get", "pvc", "csi", "-o", "jsonpath={.status.conditions}")
-		return strings.Contains(status, "pod default/csi on node "+large.name+": "), status
-	})
-	small.run(t, pod{name: "beside", classes: small.asks("gold"), node: small.name})
-	small.running(t, "beside")
+	large.awaitInField(t, "the claim names the node", "pod default/csi on node "+large.name+": ", "{.status.conditions}", "pvc", "csi")
+	small.runPods(t, pod{name: "beside", classes: small.asks("gold"), node: small.name})
 	small.inClass(t, "beside", "gold")
 	large.claimStatus(t, "csi", "csi-gold InProgress csi-silver")
 }

@@ -97,9 +97,7 @@ func (n *node) policiesAct(t *testing.T) {
 
 // send creates the objects of a manifest by a dry run on the API server, and returns the answer.
 func (n *node) send(manifest string) (string, error) {
-	output, err := n.kubectlCommand(manifest, "create", "--dry-run=server", "-o", "jsonpath={.metadata.annotations} {.spec}", "-f", "-").
-		CombinedOutput()
-	return string(output), err
+	return n.tryWith(manifest, "create", "--dry-run=server", "-o", "jsonpath={.metadata.annotations} {.spec}", "-f", "-")
 }
 
 // unitsOf returns the manifest of a pod that requests units of classes, and that no scheduler places.
@@ -178,7 +176,7 @@ func workloads(t *testing.T, n *node) {
 		if strings.HasSuffix(kind, "job") {
 			once = "restartPolicy: Never,"
 		}
-		output, err := n.kubectlCommand(fmt.Sprintf(manifest, kind, fmt.Sprintf(template, kind, once)), "-n", withDefaults, "apply", "-f", "-").CombinedOutput()
+		output, err := n.tryWith(fmt.Sprintf(manifest, kind, fmt.Sprintf(template, kind, once)), "-n", withDefaults, "apply", "-f", "-")
 		if err != nil {
 			t.Fatalf("%s: %s", kind, output)
 		}
@@ -219,9 +217,8 @@ func requestsStay(t *testing.T, n *node) {
 			t.Errorf("%s: %s; want it refused", what, output)
 		}
 	}
-	if output, err := n.try("annotate", "pod", "stays", requiredAnnotation+"-"); err == nil || !strings.Contains(output, "is kept by policy; leave it in") {
-		t.Errorf("the removal of the annotation that requires the plugin: %s; want it refused", output)
-	}
+	wantRefusal(t, "the removal of the annotation that requires the plugin", "is kept by policy; leave it in")(
+		n.try("annotate", "pod", "stays", requiredAnnotation+"-"))
 	for _, internal := range []string{requiredAnnotation + "/container.main=", "qos.noderesource.dev/classes=", "assigned.qos.noderesource.dev=", "io.kubernetes.cri.rdt-class="} {
 		if output, err := n.try("annotate", "pod", "stays", internal); err == nil {
 			t.Errorf("%s is accepted, although it is empty: %s", internal, output)
@@ -229,10 +226,8 @@ func requestsStay(t *testing.T, n *node) {
 	}
 	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"stays","annotations":{"` + ours + `":"blockio=gold"}},"target":{"kind":"Node","name":"x"}}`
 	for _, path := range []string{"pods/stays/binding", "bindings"} {
-		output, err := n.kubectlCommand(binding, "create", "--raw", "/api/v1/namespaces/default/"+path, "-f", "-").CombinedOutput()
-		if err == nil || !strings.Contains(string(output), "cannot be changed in a pod that exists") {
-			t.Errorf("another class, by POST %s: %s; want it refused", path, output)
-		}
+		wantRefusal(t, "another class, by POST "+path, "cannot be changed in a pod that exists")(
+			n.tryWith(binding, "create", "--raw", "/api/v1/namespaces/default/"+path, "-f", "-"))
 	}
 	n.kubectl(t, "annotate", "pod", "stays", "example.com/other=1")
 	requestsOfOldPodsAreLeftAlone(t, n)
@@ -241,13 +236,10 @@ func requestsStay(t *testing.T, n *node) {
 		output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=slow,rdt=gold")
 		return err == nil, output
 	})
-	other, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=gold")
-	if err == nil || !strings.Contains(other, "its limits have qos.noderesource.dev/blockio.slow, and an annotation requests blockio=gold") {
-		t.Errorf("a request for another class than that of the limits: %s; want it refused", other)
-	}
-	if output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=gold"); err == nil || !strings.Contains(output, "is not a request") {
-		t.Errorf("a change to a malformed request: %s; want it refused", output)
-	}
+	wantRefusal(t, "a request for another class than that of the limits",
+		"its limits have qos.noderesource.dev/blockio.slow, and an annotation requests blockio=gold")(
+		n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=gold"))
+	wantRefusal(t, "a change to a malformed request", "is not a request")(n.try("annotate", "--overwrite", "pod", "stays", ours+"=gold"))
 }
 
 // requestsOfOldPodsAreLeftAlone checks that an annotation of a pod can be changed when the policies no longer list a resource that the
@@ -272,23 +264,19 @@ func quotaRace(t *testing.T, n *node) {
 	const quota = `{apiVersion: v1, kind: ResourceQuota, metadata: {name: classes},
   spec: {hard: {requests.qos.noderesource.dev/blockio.slow: "10", requests.qos.noderesource.dev/blockio.gold: "0"}}}`
 	n.namespace(t, "quota", quota)
-	until(t, "the quota is in force", func() (bool, string) {
-		output, _ := n.try("-n", "quota", "get", "resourcequota", "classes", "-o", "jsonpath={.status.hard}")
-		return strings.Contains(output, `"requests.qos.noderesource.dev/blockio.slow":"10"`), output
-	})
-	if output, err := n.send(unitsOf("quota", map[string]int{"blockio.gold": 1})); err == nil ||
-		!strings.Contains(output, "exceeded quota: classes, requested: requests.qos.noderesource.dev/blockio.gold=1") {
-		t.Errorf("a request for a class that the quota forbids: %s", output)
-	}
+	n.awaitInField(t, "the quota is in force", `"requests.qos.noderesource.dev/blockio.slow":"10"`,
+		"{.status.hard}", "-n", "quota", "resourcequota", "classes")
+	wantRefusal(t, "a request for a class that the quota forbids",
+		"exceeded quota: classes, requested: requests.qos.noderesource.dev/blockio.gold=1")(n.send(unitsOf("quota", map[string]int{"blockio.gold": 1})))
 	var admitted, exceeded atomic.Int32
 	var group sync.WaitGroup
 	for range 50 {
 		group.Go(func() {
-			output, err := n.kubectlCommand(unitsOf("quota", map[string]int{"blockio.slow": 1}), "create", "-f", "-").CombinedOutput()
+			output, err := n.tryWith(unitsOf("quota", map[string]int{"blockio.slow": 1}), "create", "-f", "-")
 			switch {
 			case err == nil:
 				admitted.Add(1)
-			case strings.Contains(string(output), "exceeded quota: classes"):
+			case strings.Contains(output, "exceeded quota: classes"):
 				exceeded.Add(1)
 			default:
 				t.Errorf("%s", output)
@@ -304,10 +292,7 @@ func quotaRace(t *testing.T, n *node) {
 // quotaTrap creates a quota that the API server accepts but does not enforce, as docs/policies.md warns.
 func quotaTrap(t *testing.T, n *node) {
 	n.namespace(t, "trap", `{apiVersion: v1, kind: ResourceQuota, metadata: {name: classes}, spec: {hard: {limits.qos.noderesource.dev/blockio.slow: "0"}}}`)
-	until(t, "the quota is in force", func() (bool, string) {
-		output, _ := n.try("-n", "trap", "get", "resourcequota", "classes", "-o", "jsonpath={.status.hard}")
-		return strings.Contains(output, "limits.qos.noderesource.dev/blockio.slow"), output
-	})
+	n.awaitInField(t, "the quota is in force", "limits.qos.noderesource.dev/blockio.slow", "{.status.hard}", "-n", "trap", "resourcequota", "classes")
 	if output, err := n.send(unitsOf("trap", map[string]int{"blockio.slow": 1})); err != nil {
 		t.Errorf("Kubernetes now enforces limits.*: %s; change docs/policies.md", output)
 	}
@@ -356,7 +341,7 @@ func pluginIsRequired(t *testing.T, n *node, p *programs) {
 		output, err := n.send(strings.Replace(unitsOf("default", nil), `"generateName"`, `"annotations":{"container.qos.noderesource.dev/main":"blockio=gold"},"generateName"`, 1))
 		return err == nil && !strings.Contains(output, "blockio.gold\":"), output
 	})
-	n.run(t, pod{name: "needs-plugin", annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=gold"}}, pod{name: "needs-nothing"})
+	n.createPods(t, pod{name: "needs-plugin", annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=gold"}}, pod{name: "needs-nothing"})
 	until(t, "the runtime refuses the container", func() (bool, string) {
 		output := n.of("needs-plugin", "{.status.containerStatuses[*].state.waiting.message}")
 		events, _ := n.try("get", "events", "--field-selector", "involvedObject.name=needs-plugin", "-o", "jsonpath={.items[*].message}")

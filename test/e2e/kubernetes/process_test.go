@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -28,6 +29,15 @@ type process struct {
 // process returns a process that is not started yet. It runs a program of the node, and writes to the node's logs.
 func (n *node) process(name string, args ...string) *process {
 	return &process{name: name, args: args, log: filepath.Join(n.logs, name+".log")}
+}
+
+// startProcess starts a program of the node, which ends with the test.
+func (n *node) startProcess(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := n.process(name, args...)
+	p.mustStart(t)
+	t.Cleanup(func() { p.mustEnd(t, syscall.SIGTERM) })
+	return p
 }
 
 func (p *process) start() error {
@@ -96,6 +106,17 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// wantRefusal returns a function for the results of a command. It checks that the command has failed with a text.
+func wantRefusal(t *testing.T, what, text string) func(output string, err error) {
+	t.Helper()
+	return func(output string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(output, text) {
+			t.Errorf("%s: the error is %v, want %q in\n%s", what, err, text, output)
+		}
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,10 +44,8 @@ rule_files: [%s]
 `, scrapeInterval, n.write(t, "prometheus/scrape.yaml", targets), rules))
 
 	const address = "127.0.0.1:9090"
-	server := n.process("prometheus", n.program("prometheus"), "--config.file="+config, "--web.listen-address="+address,
+	n.startProcess(t, "prometheus", n.program("prometheus"), "--config.file="+config, "--web.listen-address="+address,
 		"--storage.tsdb.path="+filepath.Join(n.dir, "prometheus", "data"))
-	server.mustStart(t)
-	t.Cleanup(func() { server.mustEnd(t, syscall.SIGTERM) })
 	client, err := api.NewClient(api.Config{Address: "http://" + address})
 	must(t, err)
 	return promv1.NewAPI(client)
@@ -85,8 +82,7 @@ func monitored(t *testing.T, n *node) {
 
 	// The start of the pod calls the plugin's hooks between two scrapes, so that their metrics have a rate. The
 	// container's I/O makes the kernel count the I/O of the class.
-	n.run(t, pod{name: "busy"})
-	n.running(t, "busy")
+	n.runPods(t, pod{name: "busy"})
 	commit := func(seconds string) {
 		n.kubectl(t, "exec", "busy", "--", "workload", "latency", "commit", "/file", seconds)
 	}
@@ -134,7 +130,7 @@ func monitored(t *testing.T, n *node) {
 func liven(t *testing.T, n *node, commit func(seconds string)) {
 	commit("60")
 	n.qos(t, "set", "busy", "-c", "main", "rdt=gold", "blockio=gold", within)
-	n.run(t, pod{name: "allocated", classes: n.asks("silver")}, pod{name: "refused", annotations: map[string]string{podAnnotation: "blockio=platinum"}})
+	n.createPods(t, pod{name: "allocated", classes: n.asks("silver")}, pod{name: "refused", annotations: map[string]string{podAnnotation: "blockio=platinum"}})
 	commit("60")
 	if output, err := n.machine.run("rmdir", "/sys/fs/resctrl/qos-slow"); err != nil {
 		t.Fatal(err, output)

@@ -18,7 +18,7 @@ const readinessTaint = "readiness.k8s.io/qos-plugin-ready"
 func (n *node) awaitPlugin(t *testing.T) {
 	n.kubectl(t, "taint", "node", n.name, readinessTaint+"=pending:NoSchedule")
 	t.Cleanup(func() { _, _ = n.try("taint", "node", n.name, readinessTaint+"-") })
-	n.run(t, pod{name: "early", annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=throttled"}})
+	n.createPods(t, pod{name: "early", annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=throttled"}})
 }
 
 // taintKeepsPodsOff checks that a pod stays pending while its node has the taint. Then it removes the taint, as the Node

@@ -121,8 +121,5 @@ func (n *node) pulled(t *testing.T, image string) {
 			t.Errorf("a container of the release runs the image %s, want %s", used, image)
 		}
 	}
-	until(t, "the node has pulled "+image, func() (bool, string) {
-		events, _ := n.try("-n", "qos-system", "get", "events", "-o", "jsonpath={.items[*].message}")
-		return strings.Contains(events, `Successfully pulled image "`+image), events
-	})
+	n.awaitInField(t, "the node has pulled "+image, `Successfully pulled image "`+image, "{.items[*].message}", "-n", "qos-system", "events")
 }

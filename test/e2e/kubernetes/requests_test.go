@@ -148,14 +148,14 @@ func tryRequests(t *testing.T, n *node) {
 	must(t, yaml.UnmarshalStrict(text, &requests))
 	for _, r := range requests {
 		t.Run(r.Name, func(t *testing.T) {
-			output, err := n.kubectlCommand(r.manifest(t), "create", "--dry-run=server", "-o", "json", "-f", "-").CombinedOutput()
+			output, err := n.tryWith(r.manifest(t), "create", "--dry-run=server", "-o", "json", "-f", "-")
 			switch {
-			case r.Refused != "" && (err == nil || !strings.Contains(string(output), r.Refused)):
+			case r.Refused != "" && (err == nil || !strings.Contains(output, r.Refused)):
 				t.Errorf("%s\nwant it refused: %s", output, r.Refused)
 			case r.Refused == "" && err != nil:
 				t.Errorf("%s\nwant it accepted", output)
 			case r.Refused == "":
-				r.compare(t, output)
+				r.compare(t, []byte(output))
 			}
 		})
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -33,11 +32,9 @@ func (n *node) startProfiles(t *testing.T) {
 	config := n.write(t, "profiles.yaml", string(profiles)+fmt.Sprintf(`leaderElection: {leaderElect: false}
 clientConnection: {kubeconfig: %q}
 `, kubeconfig))
-	scheduler := n.process("kube-scheduler-profiles", n.program("kube-scheduler"), "--config", config,
+	n.startProcess(t, "kube-scheduler-profiles", n.program("kube-scheduler"), "--config", config,
 		"--authentication-kubeconfig", kubeconfig, "--authorization-kubeconfig", kubeconfig,
 		"--bind-address=127.0.0.1", "--secure-port=10359", "--cert-dir", n.cluster.file("profiles-certs"))
-	scheduler.mustStart(t)
-	t.Cleanup(func() { must(t, scheduler.end(syscall.SIGTERM)) })
 }
 
 // fakeNode makes a node that has classes and no kubelet, so no pod runs there.
@@ -106,10 +103,8 @@ func preemptsInClass(t *testing.T, n *node) {
 	n.apply(t, `{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 1000}`)
 	n.fakePods(t, "", gold, "low")
 	n.fakePods(t, "priorityClassName: urgent", gold, "urgent")
-	until(t, "the urgent pod has the class", func() (bool, string) {
-		seen, _ := n.try("-n", "scheduling", "get", "pods", "-o", "jsonpath={range .items[*]}{.metadata.name} {.spec.nodeName} {end}")
-		return strings.TrimSpace(seen) == "urgent fake-1", seen
-	})
+	n.awaitField(t, "the urgent pod has the class", "urgent fake-1",
+		"{range .items[*]}{.metadata.name} {.spec.nodeName} {end}", "-n", "scheduling", "pods")
 }
 
 // templateFits makes the node that a cluster autoscaler would derive from the tags of a node group. The autoscaler

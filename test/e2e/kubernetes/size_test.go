@@ -7,7 +7,6 @@ package kubernetes
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
@@ -111,13 +111,11 @@ spec:
 // uids returns the UIDs of the pods by name.
 func (n *node) uids(t *testing.T) map[string]string {
 	t.Helper()
-	var list struct {
-		Items []struct{ Metadata struct{ Name, UID string } }
-	}
-	must(t, json.Unmarshal([]byte(n.kubectl(t, "-n", "many", "get", "pods", "-o", "json")), &list))
+	var list corev1.PodList
+	must(t, n.get(&list, "-n", "many", "pods"))
 	uids := map[string]string{}
-	for _, item := range list.Items {
-		uids[item.Metadata.Name] = item.Metadata.UID
+	for i := range list.Items {
+		uids[list.Items[i].Name] = string(list.Items[i].UID)
 	}
 	return uids
 }

@@ -18,18 +18,12 @@ import (
 // devices. The plugin does not run.
 func TestStatefulSetVolumes(t *testing.T) {
 	n := ready(t)
-	n.kubectl(t, "apply", "-f", deploy+"kubernetes/namespace.yaml")
-	n.kubectl(t, "apply", "-f", deploy+"storage-statefulsets/crd.yaml", "-f", deploy+"storage-statefulsets/rbac.yaml",
-		"-f", deploy+"storage-statefulsets/users.yaml", "-f", deploy+"storage-statefulsets/confine.yaml")
-	n.kubectl(t, "wait", "--for=condition=Established", "crd/statefulsetvolumes.qos.noderesource.dev", within)
+	n.applyResize(t)
 	volumes := filepath.Join(n.dir, "csi-volumes")
 	socket := n.serveVolumes(t, n.machine, volumes, "modify")
 	n.startSidecar(t, "csi-provisioner", socket)
 	n.startSidecar(t, "csi-resizer", socket)
-	controller := n.process("qos-storage-resize", n.program("qos-storage"), "resize", "--namespace=qos-system", "--metrics-address=",
-		"--kubeconfig="+n.account(t, "qos-system", "qos-storage-resize"))
-	controller.mustStart(t)
-	t.Cleanup(func() { must(t, controller.end(syscall.SIGTERM)) })
+	controller := n.startController(t, "resize")
 
 	created := 0
 	run := func(name, order string, test func(*testing.T, *database)) {
@@ -54,6 +48,24 @@ func TestStatefulSetVolumes(t *testing.T) {
 	run("the controller waits for pods that are away or have an older revision", "Parallel", podsAreAwaited)
 }
 
+// applyResize applies the manifests that "qos-storage resize" needs, without its Deployment.
+func (n *node) applyResize(t *testing.T) {
+	t.Helper()
+	n.kubectl(t, "apply", "-f", deploy+"kubernetes/namespace.yaml")
+	for _, file := range []string{"crd", "rbac", "users", "confine"} {
+		n.kubectl(t, "apply", "-f", deploy+"storage-statefulsets/"+file+".yaml")
+	}
+	n.kubectl(t, "wait", "--for=condition=Established", "crd/statefulsetvolumes.qos.noderesource.dev", within)
+}
+
+// startController starts a command of qos-storage with the rights of its service account, until the test ends.
+func (n *node) startController(t *testing.T, command string, flags ...string) *process {
+	t.Helper()
+	name := "qos-storage-" + command
+	return n.startProcess(t, name, append([]string{n.program("qos-storage"), command, "--namespace=qos-system", "--metrics-address=",
+		"--kubeconfig=" + n.account(t, "qos-system", name)}, flags...)...)
+}
+
 // database is the StatefulSet of testdata/statefulset.yaml.
 type database struct {
 	*node
@@ -76,10 +88,16 @@ func (d *database) createNamespace(t *testing.T) {
 	d.kubectl(t, "create", "namespace", d.namespace)
 	t.Cleanup(func() {
 		d.kubectl(t, "delete", "namespace", d.namespace, within)
-		if output, err := d.try("wait", "--for=delete", "pv", "--all", within); err != nil && !strings.Contains(output, "no matching resources") {
-			t.Errorf("the volumes are not deleted: %v: %s", err, output)
-		}
+		d.noVolumes(t)
 	})
+}
+
+// noVolumes waits until the driver has deleted all volumes.
+func (n *node) noVolumes(t *testing.T) {
+	t.Helper()
+	if output, err := n.try("wait", "--for=delete", "pv", "--all", within); err != nil && !strings.Contains(output, "no matching resources") {
+		t.Errorf("the volumes are not deleted: %v: %s", err, output)
+	}
 }
 
 // in runs kubectl in the namespace of the StatefulSet.
@@ -95,26 +113,10 @@ func (d *database) request(t *testing.T, templates ...string) {
   spec: {volumeClaimTemplates: [%s]}}`, strings.Join(templates, ", ")))
 }
 
-// exampleOf returns the first example of a page in YAML.
-func exampleOf(t *testing.T, page string) string {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	must(t, err)
-	_, example, found := strings.Cut(string(text), "```yaml\n")
-	example, _, _ = strings.Cut(example, "```")
-	if !found {
-		t.Fatalf("%s has no example", page)
-	}
-	return example
-}
-
 // says waits until the condition Ready has a message that contains a text.
 func (d *database) says(t *testing.T, text string) {
 	t.Helper()
-	until(t, "the object says "+text, func() (bool, string) {
-		seen, _ := d.try("-n", d.namespace, "get", "ssv", "db", "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].message}`)
-		return strings.Contains(seen, text), seen
-	})
+	d.awaitInField(t, "the object says "+text, text, `{.status.conditions[?(@.type=="Ready")].message}`, "-n", d.namespace, "ssv", "db")
 }
 
 // await waits for a condition of the object, e.g. "condition=Ready".
@@ -174,20 +176,15 @@ func offlineOnly(t *testing.T, d *database) {
 // reported waits until the StatefulSet has an event that contains a text.
 func (d *database) reported(t *testing.T, reason, text string) {
 	t.Helper()
-	until(t, "the StatefulSet has an event "+reason, func() (bool, string) {
-		seen, _ := d.try("-n", d.namespace, "get", "events", "--field-selector=involvedObject.kind=StatefulSet,reason="+reason, "-o", "jsonpath={.items[*].message}")
-		return strings.Contains(seen, text), seen
-	})
+	d.awaitInField(t, "the StatefulSet has an event "+reason, text,
+		"{.items[*].message}", "-n", d.namespace, "events", "--field-selector=involvedObject.kind=StatefulSet,reason="+reason)
 }
 
 // status waits until the status of the template data has these numbers of ready replicas, and of the finished generation.
 func (d *database) status(t *testing.T, want string) {
 	t.Helper()
-	until(t, "the template has the status "+want, func() (bool, string) {
-		seen, _ := d.try("-n", d.namespace, "get", "ssv", "db", "-o",
-			`jsonpath={.status.volumeClaimTemplates[?(@.templateName=="data")].readyReplicas} {.status.volumeClaimTemplates[?(@.templateName=="data")].finishedReconciliationGeneration}`)
-		return strings.TrimSpace(seen) == want, seen
-	})
+	d.awaitField(t, "the template has the status "+want, want,
+		`{.status.volumeClaimTemplates[?(@.templateName=="data")].readyReplicas} {.status.volumeClaimTemplates[?(@.templateName=="data")].finishedReconciliationGeneration}`, "-n", d.namespace, "ssv", "db")
 }
 
 // volumesGrow first lets all expansions succeed. Then the driver fails at the second replica, and a smaller size
@@ -195,7 +192,7 @@ func (d *database) status(t *testing.T, want string) {
 func volumesGrow(t *testing.T, d *database) {
 	uid := d.in(t, "get", "statefulset", "db", "-o", "jsonpath={.metadata.uid}")
 	pods := d.in(t, "get", "pods", "-o", "jsonpath={.items[*].metadata.uid}")
-	d.applyIn(t, d.namespace, exampleOf(t, "../../../docs/storage/kep-0661.md"))
+	d.applyIn(t, d.namespace, blocksOf(t, "../../../docs/storage/kep-0661.md", "yaml")[0])
 	d.await(t, "condition=Ready")
 	d.want(t, "data", "0 32Mi/32Mi, 1 32Mi/32Mi, 2 32Mi/32Mi")
 	d.want(t, "log", "0 16Mi/16Mi, 1 16Mi/16Mi, 2 16Mi/16Mi")
@@ -271,10 +268,7 @@ func driverFailsInParallel(t *testing.T, d *database) {
 	d.want(t, "log", "0 24Mi/24Mi, 1 24Mi/24Mi, 2 24Mi/24Mi")
 
 	d.applyIn(t, d.namespace, `{apiVersion: v1, kind: ResourceQuota, metadata: {name: small}, spec: {hard: {requests.storage: 170Mi}}}`)
-	until(t, "the quota is in force", func() (bool, string) {
-		output, _ := d.try("-n", d.namespace, "get", "resourcequota", "small", "-o", "jsonpath={.status.used.requests\\.storage}")
-		return output == "168Mi", output
-	})
+	d.awaitField(t, "the quota is in force", "168Mi", "{.status.used.requests\\.storage}", "-n", d.namespace, "resourcequota", "small")
 	d.request(t, "{name: log, storage: 32Mi}")
 	d.await(t, `jsonpath={.status.conditions[?(@.type=="Stalled")].reason}=PatchRefused`)
 	d.reported(t, "FailedToPatchPVC", "exceeded quota: small")

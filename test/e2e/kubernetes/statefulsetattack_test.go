@@ -58,8 +58,8 @@ func (d *database) everything(t *testing.T) string {
 // refused sends a request as the user. The API server must refuse it with a text.
 func (i *intruder) refused(t *testing.T, want, manifest string, args ...string) {
 	t.Helper()
-	output, err := i.kubectlCommand(manifest, append(args, i.as)...).CombinedOutput()
-	if err == nil || !strings.Contains(string(output), want) {
+	output, err := i.tryWith(manifest, append(args, i.as)...)
+	if err == nil || !strings.Contains(output, want) {
 		t.Errorf("%s %s: %s, want a refusal with %q", strings.Join(args, " "), manifest, output, want)
 	}
 }
@@ -106,13 +106,13 @@ func (i *intruder) takesTheName(t *testing.T) {
 		volumesObject("db", "{name: data, storage: 1Gi}"),
 		volumesObject(i.victim.namespace, "{name: data, storage: 1Gi}"), // of a StatefulSet that does not exist
 	}, "\n---\n")
-	if output, err := i.kubectlCommand(manifests, "-n", i.namespace, "create", "-f", "-", i.as).CombinedOutput(); err != nil {
+	if output, err := i.tryWith(manifests, "-n", i.namespace, "create", "-f", "-", i.as); err != nil {
 		t.Fatalf("the user cannot create his objects: %s", output)
 	}
 	i.stalls(t, "db", "NoStatefulSet")
 	i.stalls(t, i.victim.namespace, "NoStatefulSet")
 
-	if output, err := i.kubectlCommand(i.set(t, "replicas: 3", "replicas: 1"), "-n", i.namespace, "create", "-f", "-", i.as).CombinedOutput(); err != nil {
+	if output, err := i.tryWith(i.set(t, "replicas: 3", "replicas: 1"), "-n", i.namespace, "create", "-f", "-", i.as); err != nil {
 		t.Fatalf("the user cannot create his StatefulSet: %s", output)
 	}
 	i.says(t, "claim data-db-0: the claim ") // it has no volume, so it is not changed

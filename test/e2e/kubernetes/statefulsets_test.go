@@ -9,13 +9,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -25,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
@@ -57,11 +53,8 @@ func TestResizeOfManyStatefulSets(t *testing.T) {
 	f.create(t)
 	t.Logf("%d StatefulSets with %d replicas each are created in %.0f s", f.sets, replicasEach, time.Since(start).Seconds())
 
-	controller := n.process("qos-storage-resize", n.program("qos-storage"), "resize", "--namespace=qos-system", "--metrics-address=",
-		"--kubeconfig="+n.account(t, "qos-system", "qos-storage-resize"))
 	start = time.Now()
-	controller.mustStart(t)
-	t.Cleanup(func() { must(t, controller.end(syscall.SIGTERM)) })
+	controller := n.startController(t, "resize")
 	f.ready(t, f.sets, 1)
 	f.measured(t, controller, start, "after its start", map[string]int{"patch statefulsetvolumes/status": f.sets})
 
@@ -77,31 +70,15 @@ func TestResizeOfManyStatefulSets(t *testing.T) {
 
 func newFleet(t *testing.T, n *node) *fleet {
 	t.Helper()
-	f := &fleet{node: n, sets: manySets}
-	if text := os.Getenv("QOS_STATEFULSETS"); text != "" {
-		sets, err := strconv.Atoi(text)
-		must(t, err)
-		f.sets = max(sets, growing)
-	}
-	n.kubectl(t, "apply", "-f", deploy+"kubernetes/namespace.yaml")
-	for _, file := range []string{"crd", "rbac", "users", "confine"} {
-		n.kubectl(t, "apply", "-f", deploy+"storage-statefulsets/"+file+".yaml")
-	}
-	n.kubectl(t, "wait", "--for=condition=Established", "crd/statefulsetvolumes.qos.noderesource.dev", within)
+	f := &fleet{node: n, sets: max(numberFrom(t, "QOS_STATEFULSETS", manySets), growing)}
+	n.applyResize(t)
 	must(t, n.cluster.controllers.end(syscall.SIGTERM))
 	t.Cleanup(func() { n.cluster.controllers.mustStart(t) })
 	n.kubectl(t, "create", "namespace", "fleet")
 	n.kubectl(t, "-n", "fleet", "create", "serviceaccount", "default")
 	n.apply(t, `{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: fleet}, provisioner: none.example, allowVolumeExpansion: true}`)
 
-	config, err := clientcmd.BuildConfigFromFlags("", n.cluster.kubeconfig("admin"))
-	must(t, err)
-	config.QPS = -1
-	f.core, err = kubernetes.NewForConfig(config)
-	must(t, err)
-	objects, err := dynamic.NewForConfig(config)
-	must(t, err)
-	f.objects = objects.Resource(nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.StatefulSetVolumesPlural)).Namespace("fleet")
+	f.core, f.objects = n.client(t), n.clientOf(t, nodeqosv1alpha1.StatefulSetVolumesPlural).Namespace("fleet")
 	t.Cleanup(func() { f.remove(t) })
 	return f
 }
@@ -109,12 +86,7 @@ func newFleet(t *testing.T, n *node) *fleet {
 // each calls a function with the name of each of the first `sets` StatefulSets, some calls concurrently.
 func (f *fleet) each(t *testing.T, sets int, do func(ctx context.Context, name string) error) {
 	t.Helper()
-	group, ctx := errgroup.WithContext(t.Context())
-	group.SetLimit(24)
-	for i := range sets {
-		group.Go(func() error { return do(ctx, fmt.Sprintf("db-%d", i)) })
-	}
-	must(t, group.Wait())
+	each(t, sets, func(ctx context.Context, i int) error { return do(ctx, fmt.Sprintf("db-%d", i)) })
 }
 
 func (f *fleet) create(t *testing.T) {
@@ -259,11 +231,7 @@ func isReady(content *unstructured.Unstructured, generation int64) bool {
 // counted returns the number of the controller's writes of each kind.
 func (f *fleet) counted(t *testing.T) map[string]int {
 	t.Helper()
-	counts := map[string]int{}
-	for _, write := range f.writesOf(t, "qos-storage-resize") {
-		counts[write]++
-	}
-	return counts
+	return countEach(f.writesOf(t, "qos-storage-resize"))
 }
 
 // measured reports the resources that the controller has used so far, and compares them with the limits.
@@ -293,15 +261,10 @@ func (f *fleet) remove(t *testing.T) {
 	must(t, claims.DeleteCollection(ctx, now, all))
 	list, err := claims.List(ctx, all)
 	must(t, err)
-	group := errgroup.Group{}
-	group.SetLimit(24)
-	for i := range list.Items {
-		group.Go(func() error { // the controller that removes the finalizer does not run
-			_, err := claims.Patch(ctx, list.Items[i].Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-			return err
-		})
-	}
-	must(t, group.Wait())
+	each(t, len(list.Items), func(ctx context.Context, i int) error { // the controller that removes the finalizer does not run
+		_, err := claims.Patch(ctx, list.Items[i].Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		return err
+	})
 	f.kubectl(t, "delete", "namespace", "fleet", "--wait=false")
 	f.kubectl(t, "delete", "storageclass", "fleet")
 }

@@ -19,7 +19,7 @@ func staticPodTakesASlot(t *testing.T, n *node) {
 	t.Cleanup(func() { _ = os.Remove(file) })
 	n.running(t, "unseen-"+n.name)
 	n.offered(t, "gold", "2", "1")
-	n.run(t, pod{name: "seen", classes: []string{"blockio.gold"}}, pod{name: "waits", classes: []string{"blockio.gold"}})
+	n.createPods(t, pod{name: "seen", classes: []string{"blockio.gold"}}, pod{name: "waits", classes: []string{"blockio.gold"}})
 	until(t, "one of two pods waits", func() (bool, string) {
 		seen := n.phase("seen") + " " + n.phase("waits")
 		return seen == "Running Pending" || seen == "Pending Running", seen

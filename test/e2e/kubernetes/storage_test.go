@@ -21,16 +21,12 @@ func claimQuota(t *testing.T, n *node) {
 	t.Cleanup(func() { n.kubectl(t, "delete", "volumeattributesclass", "rare") })
 	n.namespace(t, "claims", `{apiVersion: v1, kind: ResourceQuota, metadata: {name: rare-volumes}, spec: {hard: {persistentvolumeclaims: "1"},
   scopeSelector: {matchExpressions: [{scopeName: VolumeAttributesClass, operator: In, values: [rare]}]}}}`)
-	until(t, "the quota is in force", func() (bool, string) {
-		output, _ := n.try("-n", "claims", "get", "resourcequota", "rare-volumes", "-o", "jsonpath={.status.hard.persistentvolumeclaims}")
-		return output == "1", output
-	})
+	n.awaitField(t, "the quota is in force", "1", "{.status.hard.persistentvolumeclaims}", "-n", "claims", "resourcequota", "rare-volumes")
 
 	create := func(name, class string) (string, error) {
 		claim := fmt.Sprintf(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: %s, namespace: claims},
   spec: {storageClassName: none, %s accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}`, name, class)
-		output, err := n.kubectlCommand(claim, "create", "-f", "-").CombinedOutput()
-		return string(output), err
+		return n.tryWith(claim, "create", "-f", "-")
 	}
 
 	for _, name := range []string{"first", "second"} {
@@ -116,14 +112,13 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 	n.startStorage(t, "storage-2")
 	n.apply(t, storageObjects)
 	t.Cleanup(func() {
-		output, err := n.kubectlCommand(storageObjects, "delete", "-f", "-", "--wait", within).CombinedOutput()
-		if err != nil {
+		if output, err := n.tryWith(storageObjects, "delete", "-f", "-", "--wait", within); err != nil {
 			t.Errorf("delete: %v: %s", err, output)
 		}
 	})
 
 	n.running(t, "claims")
-	before := n.containerID("claims")
+	same := n.sameContainers(t, "claims")
 	n.limited(t, "claims", silverLimits)
 	n.volume(t, "silver InForce ")
 	n.condition(t, "claims", "main volume /links/data: silver of claim default/data, in force on 7:")
@@ -135,15 +130,11 @@ func volumesFollowClaims(t *testing.T, n *node, v *vm) {
 
 	must(t, one.end(syscall.SIGTERM)) // now the other replica is the leader
 	n.setAttributes(t, "data", "wrong")
-	until(t, "the claim has an event", func() (bool, string) {
-		seen, _ := n.try("get", "events", "-o", "jsonpath={.items[?(@.reason==\"VolumeAttributesClassNotEnforced\")].message}")
-		return strings.Contains(seen, `parameter "iopz" is unknown; the parameters are iops and throughput`), seen
-	})
+	n.awaitInField(t, "the claim has an event", `parameter "iopz" is unknown; the parameters are iops and throughput`,
+		"{.items[?(@.reason==\"VolumeAttributesClassNotEnforced\")].message}", "events")
 
 	n.limited(t, "claims", silverLimits) // the default
-	if got := n.containerID("claims"); got != before {
-		t.Error("a change of the claim has replaced the container")
-	}
+	same("a change of the claim")
 }
 
 // mountVolume mounts a new filesystem at the path of the local volume.
@@ -160,24 +151,15 @@ func (v *vm) mountVolume(t *testing.T) {
 // startStorage starts a replica of qos-storage, with the rights of its service account.
 func (n *node) startStorage(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := n.process(name, "unshare", "--uts", "sh", "-c", "hostname "+name+" && exec "+n.program("qos-storage")+
+	return n.startProcess(t, name, "unshare", "--uts", "sh", "-c", "hostname "+name+" && exec "+n.program("qos-storage")+
 		" --drivers=kubernetes.io/no-provisioner --namespace=qos-system --metrics-address= --kubeconfig="+n.account(t, "qos-system", "qos-storage")+" "+strings.Join(args, " "))
-	p.mustStart(t)
-	t.Cleanup(func() { must(t, p.end(syscall.SIGTERM)) })
-	return p
 }
 
 // account returns a kubeconfig file with the rights of a service account.
 func (n *node) account(t *testing.T, namespace, name string) string {
 	t.Helper()
 	token := n.kubectl(t, "-n", namespace, "create", "token", name)
-	return n.write(t, name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "%s", certificate-authority: "%s"}}]
-users: [{name: u, user: {token: "%s"}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-current-context: c
-`, apiServer, n.cluster.file("ca.crt"), token))
+	return n.write(t, name+".kubeconfig", n.cluster.kubeconfigWith(token))
 }
 
 // setAttributes sets the VolumeAttributesClass of a claim.

@@ -7,20 +7,16 @@ package kubernetes
 
 import (
 	"fmt"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 )
 
 // networkStory: the API server sets the annotation of Cilium that docs/stories.md promises, even if the user has written another one.
 func networkStory(t *testing.T, n *node) {
-	page, err := os.ReadFile("../../../docs/stories.md")
-	must(t, err)
 	policy := ""
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
-		if strings.Contains(block[1], "metadata: {name: qos-network-priority}") {
-			policy = block[1]
+	for _, block := range blocksOf(t, "../../../docs/stories.md", "yaml") {
+		if strings.Contains(block, "metadata: {name: qos-network-priority}") {
+			policy = block
 		}
 	}
 	n.apply(t, policy)

@@ -23,10 +23,8 @@ func (d *database) installPolicies(t *testing.T) {
 
 // newClaim creates a claim by a dry run, as the StatefulSet controller does, and returns its size.
 func (d *database) newClaim(name string) (string, error) {
-	output, err := d.kubectlCommand(`{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: `+name+`},
-  spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 16Mi}}}}`, "-n", d.namespace, "create", "--dry-run=server", "-f", "-",
-		"--as=system:serviceaccount:kube-system:statefulset-controller", "-o", "jsonpath={.spec.resources.requests.storage}").CombinedOutput()
-	return string(output), err
+	return d.tryWith(namedClaim(name, ""), "-n", d.namespace, "create", "--dry-run=server", "-f", "-",
+		"--as=system:serviceaccount:kube-system:statefulset-controller", "-o", "jsonpath={.spec.resources.requests.storage}")
 }
 
 // set returns the manifest of the StatefulSet, with a text replaced.
@@ -49,8 +47,7 @@ const sizeAnnotation = `{.metadata.annotations.storage\.qos\.noderesource\.dev/d
 
 // applyWith runs "kubectl apply" with flags, and returns the output.
 func (d *database) applyWith(manifest string, flags ...string) (string, error) {
-	output, err := d.kubectlCommand(manifest, append([]string{"-n", d.namespace, "apply", "-f", "-"}, flags...)...).CombinedOutput()
-	return strings.TrimSpace(string(output)), err
+	return d.tryWith(manifest, append([]string{"-n", d.namespace, "apply", "-f", "-"}, flags...)...)
 }
 
 // policyActs waits until the policy acts on a larger template.
@@ -139,10 +136,7 @@ func refusesTemplates(answer string) bool {
 // grown waits until all volumes of the template data have a size that an update of the template requests.
 func (d *database) grown(t *testing.T, size string) {
 	t.Helper()
-	until(t, "the object requests "+size, func() (bool, string) {
-		seen, _ := d.try("-n", d.namespace, "get", "ssv", "db", "-o", `jsonpath={.spec.volumeClaimTemplates[?(@.name=="data")].storage}`)
-		return seen == size, seen
-	})
+	d.awaitField(t, "the object requests "+size, size, `{.spec.volumeClaimTemplates[?(@.name=="data")].storage}`, "-n", d.namespace, "ssv", "db")
 	d.await(t, "jsonpath={.status.observedGeneration}="+d.in(t, "get", "ssv", "db", "-o", "jsonpath={.metadata.generation}"))
 	d.await(t, "condition=Ready")
 	for claim := range strings.SplitSeq(d.sizes(t, "data"), ", ") {
@@ -173,8 +167,7 @@ func serverSide(t *testing.T, d *database) {
 			t.Errorf("a dry run with %s: %v: %s\nlive: %s", size, err, planned, live)
 		}
 	}
-	output, err := d.kubectlCommand(d.larger(t, "24Mi"), "-n", d.namespace, "diff", "--server-side", "--field-manager=flux", "--force-conflicts", "-f", "-").CombinedOutput()
-	if err != nil {
+	if output, err := d.tryWith(d.larger(t, "24Mi"), "-n", d.namespace, "diff", "--server-side", "--field-manager=flux", "--force-conflicts", "-f", "-"); err != nil {
 		t.Errorf("kubectl diff: %v: %s", err, output)
 	}
 }
@@ -206,8 +199,8 @@ func objectsAreLost(t *testing.T, d *database) {
 				if flags[0] == "create" {
 					manifest = strings.ReplaceAll(manifest, "plain", "plain-2")
 				}
-				if output, err := d.kubectlCommand(manifest, "-n", d.namespace, flags[0], "--dry-run=server", "-f", "-").CombinedOutput(); err != nil {
-					return false, string(output)
+				if output, err := d.tryWith(manifest, "-n", d.namespace, flags[0], "--dry-run=server", "-f", "-"); err != nil {
+					return false, output
 				}
 			}
 			if output, err := d.try("-n", d.namespace, "scale", "statefulset/plain", "--replicas=0", "--dry-run=server"); err != nil {
@@ -237,10 +230,7 @@ func objectsAreLost(t *testing.T, d *database) {
 // restore installs and starts everything that objectsAreLost has removed.
 func (d *database) restore(t *testing.T) {
 	t.Helper()
-	for _, file := range []string{"crd", "rbac", "users", "confine"} {
-		d.kubectl(t, "apply", "-f", deploy+"storage-statefulsets/"+file+".yaml")
-	}
-	d.kubectl(t, "wait", "--for=condition=Established", "crd/statefulsetvolumes.qos.noderesource.dev", within)
+	d.applyResize(t)
 	d.account(t, "qos-system", "qos-storage-resize") // the controller's token was that of the deleted account
 	d.controller.mustStart(t)
 }

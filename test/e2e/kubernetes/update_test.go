@@ -21,7 +21,7 @@ func requiredPodsWaitForThePlugin(t *testing.T, n *node, p *programs) {
 		pods = append(pods, pod{name: fmt.Sprint("required-", i), classes: []string{"blockio.slow"}})
 	}
 
-	n.run(t, pods...)
+	n.createPods(t, pods...)
 	for range 5 {
 		must(t, p.plugin.end(syscall.SIGTERM))
 		p.back(t)

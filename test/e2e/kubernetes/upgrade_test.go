@@ -41,12 +41,11 @@ func (n *node) runStaying(t *testing.T) {
 	t.Helper()
 	scoped := pod{name: "as-a-whole", annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}}
 	if unified() {
-		n.run(t, scoped)
+		n.createPods(t, scoped)
 		n.condition(t, scoped.name, "pod-blockio slow")
 	}
 	for class, p := range staying {
-		n.run(t, p)
-		n.running(t, p.name)
+		n.runPods(t, p)
 		n.inClass(t, p.name, class)
 	}
 }

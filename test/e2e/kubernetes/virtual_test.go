@@ -158,30 +158,23 @@ func (n *node) installVirtual(t *testing.T) *daemonSet {
 // setMoves changes the class of a running container with "kubectl qos set", and checks that a change to a full class is
 // refused.
 func setMoves(t *testing.T, n *node) {
-	n.run(t, pod{name: "moves"}, pod{name: "has-silver", classes: n.asks("silver")})
-	n.running(t, "moves", "has-silver")
+	n.runPods(t, pod{name: "moves"}, pod{name: "has-silver", classes: n.asks("silver")})
 	n.inClass(t, "moves", "standard")
 	n.holders(t, "silver", "default/has-silver/main")
-	before := n.containerID("moves")
+	same := n.sameContainers(t, "moves")
 
 	n.qos(t, "set", "moves", "-c", "main", "rdt=gold", "blockio=gold", within)
 	n.inClass(t, "moves", "gold")
 	n.condition(t, "moves", "rdt gold")
 	n.holders(t, "gold", "default/moves/main")
-	if output, err := n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"); err == nil || !strings.Contains(output, "is full") {
-		t.Errorf("a change to a full class returned %v\n%s", err, output)
-	}
-
+	wantRefusal(t, "a change to a full class", "is full")(n.tryQOS("", "set", "moves", "-c", "main", "rdt=silver", "blockio=silver"))
 	n.inClass(t, "moves", "gold")
-	if got := n.containerID("moves"); got != before {
-		t.Error("a change of class has replaced the container")
-	}
+	same("a change of class")
 }
 
 // showsForeignGroup moves a container, which requests the system default, into a resctrl group that the plugin does not manage.
 func showsForeignGroup(t *testing.T, n *node, v *vm) {
-	n.run(t, pod{name: "elsewhere", annotations: map[string]string{"container.qos.noderesource.dev/main": "rdt="}})
-	n.running(t, "elsewhere")
+	n.runPods(t, pod{name: "elsewhere", annotations: map[string]string{"container.qos.noderesource.dev/main": "rdt="}})
 	dir, err := v.cgroup(n.containerID("elsewhere"))
 	must(t, err)
 	const group = "/sys/fs/resctrl/batch"
@@ -197,18 +190,15 @@ func showsForeignGroup(t *testing.T, n *node, v *vm) {
 // configMapReaches changes the class gold in the ConfigMap: another capacity, and half of the memory bandwidth. `want` is the bandwidth that
 // the kernel must then have: a percentage on Intel, and an amount in units of 1/8 GB/s on AMD.
 func configMapReaches(t *testing.T, n *node, d *daemonSet, want string) {
-	n.run(t, pod{name: "in-gold", classes: n.asks("gold")})
-	n.running(t, "in-gold")
+	n.runPods(t, pod{name: "in-gold", classes: n.asks("gold")})
 	n.inClass(t, "in-gold", "gold")
-	before := n.containerID("in-gold")
+	same := n.sameContainers(t, "in-gold")
 
 	d.setClasses(t, virtualClasses(3, `"50%"`))
 	n.offered(t, "gold", "3", "3")
 	n.bandwidth(t, "gold", want)
 	n.inClass(t, "in-gold", "gold")
-	if got := n.containerID("in-gold"); got != before {
-		t.Error("a change of the class file has replaced the container")
-	}
+	same("a change of the class file")
 
 	d.setClasses(t, virtualClasses(2, fullBandwidth))
 	n.offered(t, "gold", "2", "2")
@@ -234,22 +224,9 @@ func (n *node) bandwidth(t *testing.T, class, want string) {
 
 // podHasAClass runs a pod whose containers share the limits of a class of pod scope.
 func podHasAClass(t *testing.T, n *node) {
-	n.run(t, pod{name: "limited", annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}})
-	n.running(t, "limited")
+	n.runPods(t, pod{name: "limited", annotations: map[string]string{podAnnotation: "qos.noderesource.dev/pod-blockio=slow"}})
 	n.condition(t, "limited", "pod-blockio slow")
-	until(t, "the pod's cgroup is limited", func() (bool, string) {
-		dir, err := n.machine.cgroup(n.containerID("limited"))
-		if err != nil {
-			return false, err.Error()
-		}
-		kernel, err := n.machine.kernel(invariant.Live{Pods: []invariant.Pod{{ID: "pod", Cgroup: filepath.Dir(dir)}}})
-		if err != nil {
-			return false, err.Error()
-		}
-		seen := kernel.Cgroups["pod"].Files["io.max"]
-		return strings.Contains(seen, "rbps=300000000 "), seen
-	})
-
+	n.limited(t, "limited", "rbps=300000000 ")
 	n.inClass(t, "limited", "standard")
 }
 
@@ -264,11 +241,10 @@ func annotationsBecomeResources(t *testing.T, n *node) {
 	})
 
 	asks := map[string]string{"container.qos.noderesource.dev/main": "rdt=silver,blockio=silver"}
-	n.run(t, pod{name: "by-annotation", annotations: asks})
-	n.running(t, "by-annotation")
+	n.runPods(t, pod{name: "by-annotation", annotations: asks})
 	n.inClass(t, "by-annotation", "silver")
 	n.condition(t, "by-annotation", "rdt silver (container)")
-	n.run(t, pod{name: "by-annotation-too", annotations: asks})
+	n.createPods(t, pod{name: "by-annotation-too", annotations: asks})
 	n.pending(t, "by-annotation-too", "Insufficient qos.noderesource.dev/")
 	n.delete(t, "by-annotation")
 	n.running(t, "by-annotation-too")
@@ -277,9 +253,8 @@ func annotationsBecomeResources(t *testing.T, n *node) {
 
 // restartsOfVirtual ends one program after another while pods run.
 func restartsOfVirtual(t *testing.T, n *node, d *daemonSet) {
-	n.run(t, pod{name: "stays", classes: n.asks("gold")}, pod{name: "stays-too"})
-	n.running(t, "stays", "stays-too")
-	before := n.containerID("stays") + n.containerID("stays-too")
+	n.runPods(t, pod{name: "stays", classes: n.asks("gold")}, pod{name: "stays-too"})
+	same := n.sameContainers(t, "stays", "stays-too")
 	for _, restart := range []struct {
 		name string
 		do   func()
@@ -296,13 +271,10 @@ func restartsOfVirtual(t *testing.T, n *node, d *daemonSet) {
 		n.offered(t, "gold", "2", "2")
 		n.inClass(t, "stays", "gold")
 		n.inClass(t, "stays-too", "standard")
-		if got := n.containerID("stays") + n.containerID("stays-too"); got != before {
-			t.Errorf("a restart of %s has replaced containers", restart.name)
-		}
+		same("a restart of " + restart.name)
 	}
 
-	n.run(t, pod{name: "comes", classes: n.asks("gold")})
-	n.running(t, "comes")
+	n.runPods(t, pod{name: "comes", classes: n.asks("gold")})
 	n.inClass(t, "comes", "gold")
 }
 
@@ -329,8 +301,7 @@ func reboots(t *testing.T, n *node, v *vm, d *daemonSet) {
 	n.apply(t, fromReplicaSet)
 	t.Cleanup(func() { n.kubectl(t, "delete", "replicaset", "comes-back", "--cascade=foreground", within) })
 	annotated := staying["slow"]
-	n.run(t, pod{name: "plain"}, annotated)
-	n.running(t, "plain", annotated.name)
+	n.runPods(t, pod{name: "plain"}, annotated)
 	uid := n.of(annotated.name, "{.metadata.uid}")
 	n.inClass(t, n.replica(t), "gold")
 	bootID := v.mustRun(t, "cat", "/proc/sys/kernel/random/boot_id")
