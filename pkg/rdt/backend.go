@@ -3,8 +3,8 @@
 
 // Package rdt assigns containers to classes of cache and memory bandwidth, through the kernel's resctrl filesystem.
 //
-// Backend.mu is the only lock of this package, and is taken before the locks of pkg/rdt/monitoring. Adjust, Enforce and Observe do
-// not take it, so hooks never wait for a change of the configuration. They read the applied state, which is replaced as a whole.
+// Backend.mu is taken before the locks of pkg/rdt/monitoring, and inside.mu is taken alone. Adjust, Enforce and Observe take neither,
+// so hooks never wait for a change of the configuration. They read the applied state, which is replaced as a whole.
 package rdt
 
 import (
@@ -326,6 +326,7 @@ func (b *Backend) activate(next *live, removed []string) {
 // Release implements classes.Backend. It keeps a group that has running tasks, because removing the group would move
 // these tasks to the root group.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
+	b.inside.forget(inUse)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.live.Load()

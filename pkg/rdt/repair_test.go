@@ -282,6 +282,12 @@ func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
 				t.Errorf("of %d threads, the groups are %v", threads, groups)
 			}
 		}
+
+		// No container has the class for a while, so its threads are not known any more.
+		mustDo(t, b.Release(t.Context(), nobody), fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
+		if moved, err := b.MoveNewThreads(t.Context(), "gold", targets); len(moved) != 1 || err != nil {
+			t.Errorf("of %d threads, after no container had the class: moved %v, %v", threads, moved, err)
+		}
 	}
 }
 

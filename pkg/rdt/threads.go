@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -116,6 +117,13 @@ func (i *inside) set(class string, threads map[string][]int) {
 		i.threads = map[string]map[string][]int{}
 	}
 	i.threads[class] = threads
+}
+
+// forget removes the threads of classes that no container has any more. It calls `inUse` under its lock.
+func (i *inside) forget(inUse func(class string) bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	maps.DeleteFunc(i.threads, func(class string, _ map[string][]int) bool { return !inUse(class) })
 }
 
 // fewThreads is the number of threads whose groups are read thread by thread. To read the tasks of a group, the kernel
