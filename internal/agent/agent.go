@@ -172,7 +172,7 @@ func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hang
 		group.Go(func() error { return a.releaseDrained(ctx, n) })
 		group.Go(func() error { return a.repair(ctx, n, changed, watch) })
 		group.Go(func() error {
-			(&threadFollower{joined: joined, all: n.MoveThreads, fresh: n.MoveNewThreads}).run(ctx)
+			(&threadFollower{joined: joined, move: n.MoveThreads}).run(ctx)
 			return nil
 		})
 		group.Go(func() error { n.FollowHeld(ctx); return nil })

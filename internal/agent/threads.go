@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// threadsInterval is the shortest time between two periodic calls of MoveThreads.
+	// threadsInterval is the shortest time between two periodic checks of all threads.
 	threadsInterval = 500 * time.Millisecond
-	// newThreadsInterval is the shortest time between two calls of MoveNewThreads while there are containers whose class was
+	// newThreadsInterval is the shortest time between two checks of new threads while there are containers whose class was
 	// changed.
 	newThreadsInterval = 40 * time.Millisecond
 	// longestPause is the longest pause after a call.
@@ -27,9 +27,9 @@ const (
 type threadFollower struct {
 	// joined has a value when a process has joined the resctrl group of a class that the container of the process has left.
 	joined <-chan struct{}
-	// all moves all threads. It is called when `joined` has a value, and periodically. fresh moves threads that were not there
-	// at the last call. It is called more often, because it costs less.
-	all, fresh func(context.Context) reconcile.ThreadCheck
+	// move moves all threads, or those that were not there at the last call. All threads are moved when `joined` has a value,
+	// and periodically. New threads are moved more often, because that costs less.
+	move func(ctx context.Context, onlyNew bool) reconcile.ThreadCheck
 	// events limits the calls that `joined` causes. periodic limits all other calls.
 	periodic, events budget
 }
@@ -49,13 +49,12 @@ func (f *threadFollower) run(ctx context.Context) {
 		case now := <-timer.C:
 			switch {
 			case joined && !now.Before(f.events.paid):
-				joined, last = false, f.all(ctx)
+				joined, last = false, f.move(ctx, false)
 				f.events.spend(last)
 			case !now.Before(next):
-				if now.Before(due) {
-					last = f.fresh(ctx)
-				} else {
-					last = f.all(ctx)
+				onlyNew := now.Before(due)
+				last = f.move(ctx, onlyNew)
+				if !onlyNew {
 					due = now.Add(max(threadsInterval, min(200*last.Took, longestPause))) // most of the time is for new threads
 				}
 				f.periodic.spend(last)

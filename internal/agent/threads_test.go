@@ -18,7 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 )
 
-// follow runs a threadFollower, and returns the times of its calls. A process joins a group at the times `events`. `check` is the
+// follow runs a threadFollower, and returns the times at which it moves all threads, and only new ones. A process joins a group at the times `events`. `check` is the
 // result of each call.
 func follow(t *testing.T, during time.Duration, events []time.Duration, check reconcile.ThreadCheck) (all, fresh []time.Duration) {
 	t.Helper()
@@ -26,17 +26,19 @@ func follow(t *testing.T, during time.Duration, events []time.Duration, check re
 		began, joined := time.Now(), make(chan struct{}, 1)
 		ctx, stop := context.WithTimeout(t.Context(), during)
 		defer stop()
-		call := func(calls *[]time.Duration) func(context.Context) reconcile.ThreadCheck {
-			return func(ctx context.Context) reconcile.ThreadCheck {
-				*calls = append(*calls, time.Since(began))
-				select {
-				case <-ctx.Done():
-				case <-time.After(check.Took):
-				}
-				return check
+		move := func(ctx context.Context, onlyNew bool) reconcile.ThreadCheck {
+			calls := &all
+			if onlyNew {
+				calls = &fresh
 			}
+			*calls = append(*calls, time.Since(began))
+			select {
+			case <-ctx.Done():
+			case <-time.After(check.Took):
+			}
+			return check
 		}
-		go (&threadFollower{joined: joined, all: call(&all), fresh: call(&fresh)}).run(ctx)
+		go (&threadFollower{joined: joined, move: move}).run(ctx)
 
 		for _, at := range events {
 			<-time.After(time.Until(began.Add(at)))

@@ -63,7 +63,7 @@ func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 		}
 
 		f.backends[cache].AddStray("c-b")
-		f.MoveThreads(t.Context())
+		f.MoveThreads(t.Context(), false)
 		if f.backends[cache].HasStray("c-b") {
 			t.Error("the threads of another container were not moved")
 		}
@@ -106,7 +106,7 @@ func wantClosed(t *testing.T, changed <-chan struct{}, why string) {
 func TestThreadsOfOtherContainersAreMovedWhileOneMoveHangs(t *testing.T) {
 	hanging(t, "moveThreads c-a", func(t *testing.T, f *fixture, released func()) {
 		f.backends[cache].AddStray("c-b")
-		f.MoveThreads(t.Context())
+		f.MoveThreads(t.Context(), false)
 		if f.backends[cache].HasStray("c-b") {
 			t.Error("the threads of another container were not moved")
 		}

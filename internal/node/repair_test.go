@@ -200,7 +200,7 @@ func TestMoveThreadsAllocatesLittleForUnchangedContainers(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range calls {
-			f.MoveThreads(t.Context())
+			f.MoveThreads(t.Context(), false)
 		}
 		runtime.ReadMemStats(&after)
 		if bytes := (after.TotalAlloc - before.TotalAlloc) / calls / containers; bytes > 50 {
@@ -338,7 +338,7 @@ func TestThreadsThatCannotBeMovedAreLoggedOnce(t *testing.T) {
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	for _, failure := range []error{errors.New("no group"), errors.New("no group"), nil, errors.New("no group")} {
 		f.backends[cache].Fail("moveThreads", failure)
-		f.MoveThreads(t.Context())
+		f.MoveThreads(t.Context(), false)
 	}
 	if logged := strings.Count(log.String(), "cannot move threads to the class of their container"); logged != 2 {
 		t.Errorf("logged %d times:\n%s", logged, &log)

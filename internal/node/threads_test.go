@@ -25,7 +25,7 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 		exist = append(exist, running(p, f.mustRun(t, p, container("c-"+name))))
 	}
 	f.backends[cache].Targets()
-	f.MoveThreads(t.Context())
+	f.MoveThreads(t.Context(), false)
 	if targets := f.backends[cache].Targets(); len(targets) > 0 {
 		t.Errorf("the threads of %v were moved, although no class was changed", targets)
 	}
@@ -35,7 +35,7 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.backends[cache].AddStray("c-a")
 	for _, moved := range []int{1, 0} {
-		if check := f.MoveThreads(t.Context()); check.Containers != 1 || check.Moved != moved {
+		if check := f.MoveThreads(t.Context(), false); check.Containers != 1 || check.Moved != moved {
 			t.Errorf("%d of %d containers had threads outside their class, want %d of 1", check.Moved, check.Containers, moved)
 		}
 	}
@@ -54,7 +54,7 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
 	f.Synchronize(nil, exist)
 	f.Reconcile(t.Context())
-	f.MoveThreads(t.Context())
+	f.MoveThreads(t.Context(), false)
 	if targets := f.backends[cache].Targets(); len(targets) != 2 || !slices.Contains(targets, "c-c silver") {
 		t.Errorf("the threads of %v were moved, want also those of the container with the default class", targets)
 	}

@@ -118,7 +118,7 @@ func unavailableFor(err error) *classes.Unavailable {
 	return &classes.Unavailable{Reason: "NotApplied", Message: fmt.Sprintf("the classes do not fit this machine any more: %v", err)}
 }
 
-// ThreadCheck is the result of MoveThreads and MoveNewThreads.
+// ThreadCheck is the result of MoveThreads.
 type ThreadCheck struct {
 	// Containers is the number of checked containers. Moved is the number of those that had threads to move.
 	Containers, Moved int
@@ -128,24 +128,18 @@ type ThreadCheck struct {
 
 // MoveThreads moves the threads of a container to the container's observed class, for each container whose class was
 // changed after its creation. The runtime starts later processes of such a container, e.g. for "kubectl exec", in the
-// class that the container was created in, so MoveThreads must be called periodically.
-func (r *Reconciler) MoveThreads(ctx context.Context) ThreadCheck {
-	return r.moveChanged(ctx, classes.ThreadMover.MoveThreads)
-}
-
-// MoveNewThreads is like MoveThreads, but does not check the threads that the last call found in the class of their
-// container. It takes much less time than MoveThreads.
-func (r *Reconciler) MoveNewThreads(ctx context.Context) ThreadCheck {
-	return r.moveChanged(ctx, classes.ThreadMover.MoveNewThreads)
-}
-
-func (r *Reconciler) moveChanged(ctx context.Context, do moveCall) (check ThreadCheck) {
+// class that the container was created in, so MoveThreads must be called periodically. If `onlyNew` is true, it does not check the
+// threads that the last call found in the class of their container, which takes much less time.
+func (r *Reconciler) MoveThreads(ctx context.Context, onlyNew bool) (check ThreadCheck) {
 	if r.acquire(ctx) != nil {
 		return check
 	}
 	defer r.release()
 
-	began := cpuTime()
+	began, do := cpuTime(), classes.ThreadMover.MoveThreads
+	if onlyNew {
+		do = classes.ThreadMover.MoveNewThreads
+	}
 	check = r.moveThreads(ctx, do, func(e *state.Holding, resource string) bool {
 		return e.ObservedClass(resource) != classes.ClassOf(e.Created, resource)
 	})
