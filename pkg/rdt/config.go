@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	goresctrl "github.com/intel/goresctrl/pkg/rdt"
-
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/monitoring"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
@@ -18,7 +16,8 @@ import (
 // Config is an RDT configuration in goresctrl's format. Its settings have the same meaning as in goresctrl. ParseConfig
 // has checked everything that does not depend on the CPU.
 type Config struct {
-	options goresctrl.Options
+	// optional has the options l2, l3 and mb whose field `optional` is true.
+	optional map[string]bool
 	// partitions are sorted by name.
 	partitions []partition
 	// denials has the classes with denyPodAnnotation or denyContainerAnnotation.
@@ -50,42 +49,9 @@ type allocation struct {
 
 // setting is a value for some cache IDs.
 type setting[T any] struct {
-	// ids is nil if the setting applies to all cache IDs without a separate setting.
+	// ids is nil if the setting applies to all cache IDs that have no setting of their own.
 	ids   spans
 	value T
-}
-
-// settingsOf converts each value of a goresctrl.CatConfig or MbaConfig with the function `derive`. It ignores errors,
-// because ParseConfig has reported them.
-func settingsOf[V, T any](values map[string]V, derive func(V) T) []setting[T] {
-	if values == nil {
-		return nil
-	}
-	settings := []setting[T]{} // not nil, because an empty mapping means the whole resource
-	for key, value := range values {
-		ids, _ := parseIDs(key)
-		settings = append(settings, setting[T]{ids, derive(value)})
-	}
-	return settings
-}
-
-// newShare derives the share of one cache ID.
-func newShare(config goresctrl.CacheIdCatConfig) share {
-	s := share{}
-	for kind, text := range map[string]goresctrl.CacheProportion{unified: config.Unified, code: config.Code, data: config.Data} {
-		if p, err := parseProportion(string(text)); err == nil {
-			s[kind] = &p
-		}
-	}
-	return s
-}
-
-// newBandwidth derives the bandwidth of one cache ID. If several values have the same unit, the first one counts.
-func newBandwidth(config goresctrl.CacheIdMbaConfig) (b bandwidth) {
-	for _, entry := range config {
-		_ = b.add(string(entry))
-	}
-	return b
 }
 
 // valueFor returns the setting for a cache ID or, if there is none, the setting for all IDs. If there is neither, it

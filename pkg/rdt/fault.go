@@ -4,7 +4,6 @@
 package rdt
 
 import (
-	"fmt"
 	"maps"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
@@ -51,7 +50,7 @@ func (r *Resolution) leave(fault *faultError) {
 	class := groups.ClassOf(fault.group)
 	for _, domain := range fault.wanted.Domains() {
 		delete(r.Groups[fault.group], domain)
-		r.Ignored[class] = append(r.Ignored[class], fmt.Sprintf("memory bandwidth of cache ID %d is left as it is, because of a fault of the kernel: "+
-			"it reads back %s for %s; write another share, or update the kernel", domain.ID, fault.got.Value(domain), fault.wanted.Value(domain)))
+		r.ignore(class, "memory bandwidth of cache ID %d is left as it is, because of a fault of the kernel: "+
+			"it reads back %s for %s; write another share, or update the kernel", domain.ID, fault.got.Value(domain), fault.wanted.Value(domain))
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// reportMissing records, for each class, the settings for cache IDs that this machine does not have. Such a setting has no effect, so
-// the class may have more of the resource than its author meant. The function `missing` returns the IDs of a class and its partition.
-func (r *resolver) reportMissing(setting string, domains []int, missing func(class, partition) spans) {
+// reportMissing records, for each class, the settings of l2, l3 or mb for cache IDs that this machine does not have. Such a setting has
+// no effect, so the class may have more of the resource than its author meant. The function `missing` returns the IDs of a class and
+// its partition.
+func (r *resolver) reportMissing(resource string, domains []int, missing func(class, partition) spans) {
 	for class, p := range r.config.classes() {
 		if ids := missing(class, p); len(ids) > 0 {
-			r.result.Ignored[class.name] = append(r.result.Ignored[class.name],
-				fmt.Sprintf("%s of cache IDs %s has no effect: this machine has the IDs %s", setting, ids, ranges(domains)))
+			r.result.ignore(class.name, "%sAllocation of cache IDs %s has no effect: this machine has the IDs %s", resource, ids, ranges(domains))
 		}
 	}
 }
@@ -35,17 +35,7 @@ func missingIDs[T any](settings []setting[T], domains []int) (missing spans) {
 			missing = missing.with(named.first, named.last)
 		}
 	}
-	slices.SortFunc(missing, func(a, b span) int { return cmp.Compare(a.first, b.first) })
-
-	var joined spans
-	for _, s := range missing {
-		if end := len(joined) - 1; end >= 0 && s.first <= joined[end].last+1 {
-			joined[end].last = max(joined[end].last, s.last)
-		} else {
-			joined = append(joined, s)
-		}
-	}
-	return joined
+	return missing.joined()
 }
 
 // with adds the span from `first` to `last`, unless it is empty.
@@ -56,16 +46,25 @@ func (s spans) with(first, last int) spans {
 	return append(s, span{first, last})
 }
 
-// ranges returns sorted IDs as spans.
-func ranges(ids []int) (found spans) {
-	for _, id := range ids {
-		if end := len(found) - 1; end >= 0 && found[end].last+1 == id {
-			found[end].last = id
+// joined sorts the spans, and joins those that overlap or follow each other.
+func (s spans) joined() (joined spans) {
+	slices.SortFunc(s, func(a, b span) int { return cmp.Compare(a.first, b.first) })
+	for _, next := range s {
+		if end := len(joined) - 1; end >= 0 && next.first <= joined[end].last+1 {
+			joined[end].last = max(joined[end].last, next.last)
 		} else {
-			found = append(found, span{id, id})
+			joined = append(joined, next)
 		}
 	}
-	return found
+	return joined
+}
+
+// ranges returns IDs as spans.
+func ranges(ids []int) (found spans) {
+	for _, id := range ids {
+		found = append(found, span{id, id})
+	}
+	return found.joined()
 }
 
 // String returns the spans as text, e.g. "0-7, 16-23".

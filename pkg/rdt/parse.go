@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	goresctrl "github.com/intel/goresctrl/pkg/rdt"
-
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
@@ -23,13 +21,12 @@ func ParseConfig(section *classes.Field) classes.BackendConfig {
 
 // readConfig reads a configuration. It also returns the field with its partitions.
 func readConfig(section *classes.Field) (config *Config, partitions *classes.Field) {
-	r := reader{config: &Config{}, classes: map[string]int{}}
+	r := reader{config: &Config{optional: map[string]bool{}}, classes: map[string]int{}}
 	fields := section.Fields("options", "partitions", "monitoring", devicesField)
 
-	options := fields["options"].Fields("l2", "l3", "mb")
-	r.config.options.L2.Optional = parseBool(options["l2"].Fields("optional")["optional"])
-	r.config.options.L3.Optional = parseBool(options["l3"].Fields("optional")["optional"])
-	r.config.options.MB.Optional = parseBool(options["mb"].Fields("optional")["optional"])
+	for name, option := range fields["options"].Fields("l2", "l3", "mb") {
+		r.config.optional[name] = parseBool(option.Fields("optional")["optional"])
+	}
 	for _, p := range fields["partitions"].Entries() {
 		r.partition(p)
 	}
@@ -86,11 +83,8 @@ func (r *reader) class(f *classes.Field, partition map[string]*classes.Field) cl
 	}
 
 	options := fields["kubernetes"].Fields("denyPodAnnotation", "denyContainerAnnotation")
-	kubernetes := goresctrl.KubernetesOptions{
-		DenyPodAnnotation:       parseBool(options["denyPodAnnotation"]),
-		DenyContainerAnnotation: parseBool(options["denyContainerAnnotation"]),
-	}
-	if kubernetes.DenyPodAnnotation || kubernetes.DenyContainerAnnotation {
+	forPods, forContainers := parseBool(options["denyPodAnnotation"]), parseBool(options["denyContainerAnnotation"])
+	if forPods || forContainers {
 		r.config.denials = append(r.config.denials, f.Name)
 	}
 	return class{name, parseAllocation(fields, false)}
@@ -127,50 +121,51 @@ func parseBool(f *classes.Field) bool {
 }
 
 func parseAllocation(fields map[string]*classes.Field, inPartition bool) allocation {
-	parse := func(f *classes.Field) goresctrl.CacheIdCatConfig { return parseShare(f, inPartition) }
-	l2 := goresctrl.CatConfig(parseByID(fields["l2Allocation"], (*classes.Field).IsScalar, parse))
-	l3 := goresctrl.CatConfig(parseByID(fields["l3Allocation"], (*classes.Field).IsScalar, parse))
-	mb := goresctrl.MbaConfig(parseByID(fields["mbAllocation"], (*classes.Field).IsList, parseBandwidth))
+	parse := func(f *classes.Field) share { return parseShare(f, inPartition) }
 	return allocation{
-		caches: map[string][]setting[share]{resctrl.L2: settingsOf(l2, newShare), resctrl.L3: settingsOf(l3, newShare)},
-		mb:     settingsOf(mb, newBandwidth),
+		caches: map[string][]setting[share]{
+			resctrl.L2: parseByID(fields["l2Allocation"], (*classes.Field).IsScalar, parse),
+			resctrl.L3: parseByID(fields["l3Allocation"], (*classes.Field).IsScalar, parse),
+		},
+		mb: parseByID(fields["mbAllocation"], (*classes.Field).IsList, parseBandwidth),
 	}
 }
 
-// parseByID reads one value that applies to all cache IDs, or a mapping from cache IDs to values.
-func parseByID[V any](f *classes.Field, isValue func(*classes.Field) bool, parse func(*classes.Field) V) map[string]V {
+// parseByID reads one value that applies to all cache IDs, or a mapping from cache IDs to values. It returns nil only if the
+// field is missing: an empty mapping means the whole resource.
+func parseByID[T any](f *classes.Field, isValue func(*classes.Field) bool, parse func(*classes.Field) T) []setting[T] {
 	if f == nil {
 		return nil
 	}
 	if isValue(f) {
-		return map[string]V{goresctrl.CacheIdAll: parse(f)}
+		return []setting[T]{{value: parse(f)}}
 	}
 
-	entries, values := f.Entries(), map[string]V{}
-	ids := make([]spans, len(entries))
+	entries := f.Entries()
+	settings := make([]setting[T], len(entries))
 	for i, entry := range entries {
-		var err error
-		if ids[i], err = parseIDs(entry.Name); err != nil {
+		ids, err := parseIDs(entry.Name)
+		if err != nil {
 			entry.Report(`%q is not a list of cache IDs: %v; write "all", or IDs as in "0-1,4"`, entry.Name, err)
 		}
-		for j, other := range ids[:i] {
-			if id, common := ids[i].common(other); common {
+		for j, other := range settings[:i] {
+			if id, common := ids.common(other.ids); common {
 				entry.Report("cache ID %d is in %q and in %q; list each ID once", id, entries[j].Name, entry.Name)
 			}
 		}
-		values[entry.Name] = parse(entry)
+		settings[i] = setting[T]{ids, parse(entry)}
 	}
-	return values
+	return settings
 }
 
-func parseShare(f *classes.Field, inPartition bool) goresctrl.CacheIdCatConfig {
+func parseShare(f *classes.Field, inPartition bool) share {
 	if f.IsScalar() {
-		return goresctrl.CacheIdCatConfig{Unified: parseProportionField(f, inPartition)}
+		return share{unified: parseProportionField(f, inPartition)}
 	}
 	fields := f.Fields(unified, code, data)
 	switch {
 	case fields == nil:
-		return goresctrl.CacheIdCatConfig{}
+		return nil
 	case fields[code] != nil && fields[data] == nil:
 		f.Report("has the field code, but not data; set both, or only the field unified")
 	case fields[data] != nil && fields[code] == nil:
@@ -179,45 +174,47 @@ func parseShare(f *classes.Field, inPartition bool) goresctrl.CacheIdCatConfig {
 	if fields[unified] == nil {
 		f.Report("has no field unified; add it for machines that do not allocate code and data separately")
 	}
-	return goresctrl.CacheIdCatConfig{
-		Unified: parseProportionField(fields[unified], inPartition),
-		Code:    parseProportionField(fields[code], inPartition),
-		Data:    parseProportionField(fields[data], inPartition),
+
+	s := share{}
+	for kind, field := range fields {
+		s[kind] = parseProportionField(field, inPartition)
 	}
+	return s
 }
 
-func parseProportionField(f *classes.Field, inPartition bool) goresctrl.CacheProportion {
+// parseProportionField returns nil if it reports that the field is not a share of a cache.
+func parseProportionField(f *classes.Field, inPartition bool) *proportion {
 	text, ok := f.Text()
 	if !ok {
-		return ""
+		return nil
 	}
 
 	p, err := parseProportion(text)
 	switch {
 	case err != nil:
 		f.Report("%v", err)
+		return nil
 	case inPartition && p.ranged:
 		f.Report(`%q: a partition has no range in per cent; write a share like "60%%", or bits`, text)
 	case !inPartition && p.relative() && p.high == 0:
 		f.Report("%q: the share of a class must be above 0%%; write 1%% for the smallest possible share", text)
 	}
-	return goresctrl.CacheProportion(text)
+	return &p
 }
 
-// parseBandwidth reads the shares of one cache ID, like ["50%", "1000MBps"].
-func parseBandwidth(f *classes.Field) (config goresctrl.CacheIdMbaConfig) {
+// parseBandwidth reads the shares of one cache ID, like ["50%", "1000MBps"]. If several have the same unit, the first one counts.
+func parseBandwidth(f *classes.Field) (b bandwidth) {
 	items := f.Items()
 	for _, item := range items {
 		if text, ok := item.Text(); ok {
-			if err := new(bandwidth).add(text); err != nil {
+			if err := b.add(text); err != nil {
 				item.Report("%v", err)
 			}
-			config = append(config, goresctrl.MbProportion(text))
 		}
 	}
 
 	if len(items) == 0 && (f.IsList() || f.IsNull()) {
 		f.Report(`is empty; write ["50%%"], ["1000MBps"], or both`)
 	}
-	return config
+	return b
 }

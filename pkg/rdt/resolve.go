@@ -62,8 +62,8 @@ func Resolve(config *Config, info resctrl.Info) (*Resolution, error) {
 		r.result.Groups[groups.Of(class.name)] = resctrl.Schemata{}
 	}
 
-	r.caches(resctrl.L2, config.options.L2.Optional)
-	r.caches(resctrl.L3, config.options.L3.Optional)
+	r.caches(resctrl.L2)
+	r.caches(resctrl.L3)
 	r.bandwidth()
 	if len(r.problems) == 0 {
 		r.deviceTraffic()
@@ -72,6 +72,10 @@ func Resolve(config *Config, info resctrl.Info) (*Resolution, error) {
 		return nil, errors.Join(r.problems...)
 	}
 	return r.result, nil
+}
+
+func (r *Resolution) ignore(class, format string, args ...any) {
+	r.Ignored[class] = append(r.Ignored[class], fmt.Sprintf(format, args...))
 }
 
 func (r *Resolution) ask(group string, domain resctrl.Domain, value uint64) {
@@ -102,17 +106,17 @@ func (r *resolver) report(err *ConfigError) {
 	}
 }
 
-// unsupported handles settings for a resource that this CPU cannot allocate. If the configuration marks the resource as
-// optional, unsupported records the settings as ignored. Otherwise it reports them as problems.
-func (r *resolver) unsupported(setting, option string, optional bool, isSet func(class, partition) bool) {
+// unsupported handles settings for a resource that this CPU cannot allocate: l2, l3 or mb. If the configuration marks the
+// resource as optional, unsupported records the settings as ignored. Otherwise it reports them as problems.
+func (r *resolver) unsupported(resource string, isSet func(class, partition) bool) {
 	for class, p := range r.config.classes() {
 		switch {
 		case !isSet(class, p):
-		case optional:
-			r.result.Ignored[class.name] = append(r.result.Ignored[class.name],
-				setting+" is an optional setting that this machine does not support")
+		case r.config.optional[resource]:
+			r.result.ignore(class.name, "%sAllocation is an optional setting that this machine does not support", resource)
 		default:
-			r.problem("class", class.name, "%s: this machine does not support the setting; remove the setting, or set options.%s.optional: true", setting, option)
+			r.problem("class", class.name, "%[1]sAllocation: this machine does not support the setting; "+
+				"remove the setting, or set options.%[1]s.optional: true", resource)
 		}
 	}
 }
@@ -134,18 +138,15 @@ func kindOf(schema resctrl.Schema) string {
 	return unified
 }
 
-func (r *resolver) caches(level string, optional bool) {
-	schemas := r.info.Schemas(level)
+func (r *resolver) caches(level string) {
+	schemas, resource := r.info.Schemas(level), strings.ToLower(level)
 	if len(schemas) == 0 {
-		option := strings.ToLower(level)
-		r.unsupported(option+"Allocation", option, optional, func(c class, p partition) bool {
-			return c.caches[level] != nil || p.caches[level] != nil
-		})
+		r.unsupported(resource, func(c class, p partition) bool { return c.caches[level] != nil || p.caches[level] != nil })
 		return
 	}
 
 	cache := r.info.Caches[schemas[0]]
-	r.reportMissing(strings.ToLower(level)+"Allocation", cache.Domains, func(c class, p partition) spans {
+	r.reportMissing(resource, cache.Domains, func(c class, p partition) spans {
 		return missingIDs(slices.Concat(c.caches[level], p.caches[level]), cache.Domains)
 	})
 	for _, id := range cache.Domains {
@@ -202,13 +203,11 @@ func cacheShare(settings []setting[share], id int) share {
 func (r *resolver) bandwidth() {
 	info := r.info.Bandwidth
 	if info == nil {
-		r.unsupported("mbAllocation", "mb", r.config.options.MB.Optional, func(c class, p partition) bool {
-			return c.mb != nil || p.mb != nil
-		})
+		r.unsupported("mb", func(c class, p partition) bool { return c.mb != nil || p.mb != nil })
 		return
 	}
 
-	r.reportMissing("mbAllocation", info.Domains, func(c class, p partition) spans {
+	r.reportMissing("mb", info.Domains, func(c class, p partition) spans {
 		return missingIDs(slices.Concat(c.mb, p.mb), info.Domains)
 	})
 	for class, p := range r.config.classes() {

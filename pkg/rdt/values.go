@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	goresctrl "github.com/intel/goresctrl/pkg/rdt"
-
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
@@ -220,7 +218,7 @@ func (s spans) common(other spans) (n int, ok bool) {
 
 // parseIDs reads cache IDs, like "0-5,8". For "all" it returns nil.
 func parseIDs(text string) (spans, error) {
-	if text == goresctrl.CacheIdAll {
+	if text == "all" {
 		return nil, nil
 	}
 	ids, err := parseSpans(text, maxCacheID)
