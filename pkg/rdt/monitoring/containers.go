@@ -73,7 +73,7 @@ func New(threads func(classes.Holder) ([]int, error), now func() time.Time, log 
 		threads:  threads,
 		now:      now,
 		log:      log,
-		monitors: monitors{groups: map[string]string{}, missing: map[string]absence{}, uncounted: map[string]bool{}},
+		monitors: monitors{states: map[string]state{}},
 		counts:   counts{controls: map[string]*controlCount{}, containers: map[string]classes.Reading{}},
 		rotation: rotation{turns: map[string]*turns{}},
 	}
@@ -106,5 +106,5 @@ func (cs *Containers) Status() (map[string]classes.Monitored, []classes.Conditio
 	if m == nil || !m.Selection.Enabled() {
 		return nil, nil
 	}
-	return cs.monitors.status(m.selected(), m.Info, m.Selection)
+	return cs.monitors.status(m)
 }

@@ -74,8 +74,9 @@ func (cs *Containers) MonitorAll(ctx context.Context, running []classes.InClass)
 			cs.take(m, turn, containers[turn.begin])
 		}
 	}
+	free := cs.monitors.free(m.Info)
 	for id, c := range containers {
-		cs.monitors.wait(id, groups.Of(c.Class), cs.monitors.free(m.Info))
+		cs.monitors.wait(id, groups.Of(c.Class), free)
 	}
 	cs.shareCounters(ctx, m, running)
 }
@@ -101,8 +102,8 @@ func (cs *Containers) share(m *Machine, candidates []candidate) (turns []turn) {
 // lacksRMID reports whether a container should be monitored, but has no monitoring group. If the backend could not create the
 // group for a reason other than a lack of RMIDs, lacksRMID returns false.
 func (cs *Containers) lacksRMID(c classes.InClass) bool {
-	a, missing := cs.monitors.absence(c.ID)
-	return cs.Monitors(c.Class) && !cs.monitors.exists(c.ID) && (!missing || a.waits())
+	s, known := cs.monitors.state(c.ID)
+	return cs.Monitors(c.Class) && (!known || s.waits())
 }
 
 // take carries out the turn `t`, which gives an RMID to the container in the parameter `to`. If this container cannot be monitored,
@@ -187,12 +188,11 @@ func (cs *Containers) setMonitored(container classes.Holder, selected bool, to s
 // important than the monitoring of containers.
 func (cs *Containers) MakeRoom(info resctrl.Info, controls int) {
 	cs.monitors.reserve(info, controls)
-	ids := slices.Sorted(maps.Keys(cs.monitors.all()))
-	for lacking := cs.monitors.lacking(info, controls); lacking > 0 && len(ids) > 0; lacking-- {
-		id := ids[len(ids)-1]
-		ids = ids[:len(ids)-1]
-		control, _ := cs.monitors.of(id)
-		cs.withoutMonitoring(id, control, errNoRMID)
+	states := cs.monitors.all()
+	maps.DeleteFunc(states, func(_ string, s state) bool { return !s.hasGroup() })
+	ids, free := slices.Sorted(maps.Keys(states)), cs.monitors.besides(info, controls)
+	for _, id := range ids[max(0, len(ids)+min(0, free)):] {
+		cs.withoutMonitoring(id, states[id].control, errNoRMID)
 	}
 }
 
@@ -205,7 +205,7 @@ func (cs *Containers) withoutMonitoring(id, control string, why error) {
 		cs.unmonitor(id)
 	}
 	if !cs.monitors.exists(id) {
-		cs.monitors.miss(id, absence{control, why})
+		cs.monitors.miss(id, control, why)
 	}
 }
 
@@ -330,13 +330,16 @@ func (cs *Containers) lookForCounter(m *Machine, id, control string) {
 
 // Monitored implements classes.Monitor.
 func (cs *Containers) Monitored() []string {
-	ids := append(cs.monitors.ids(), cs.counts.ids()...)
+	ids := slices.AppendSeq(cs.counts.ids(), maps.Keys(cs.monitors.all()))
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }
 
 // Tracks implements classes.Monitor.
-func (cs *Containers) Tracks(id string) bool { return cs.monitors.has(id) || cs.counts.has(id) }
+func (cs *Containers) Tracks(id string) bool {
+	_, known := cs.monitors.state(id)
+	return known || cs.counts.has(id)
+}
 
 // Unmonitor implements classes.Monitor.
 func (cs *Containers) Unmonitor(id string) {

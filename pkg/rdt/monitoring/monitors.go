@@ -7,60 +7,63 @@ import (
 	"cmp"
 	"errors"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/rdt/groups"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// monitors has the monitoring groups of this program. Each has the threads of one container, and is in the control group of the
-// container's class. Its name is groups.Prefix with the container's ID.
+// monitors has the containers that are or should be monitored. A monitoring group of this program has the threads of one
+// container, and is in the control group of the container's class. Its name is groups.Prefix with the container's ID.
 type monitors struct {
 	// counting is held for writing while a group is created, moved or removed, and for reading while groups are
 	// measured. The counters of a control group include those of its monitoring groups, so no group may change during a
 	// measurement.
 	counting sync.RWMutex
 
-	mu sync.Mutex // guards the fields below, and is never held during I/O
-	// groups has the control group of each monitoring group, by container ID.
-	groups map[string]string
-	// uncounted has the containers that have a monitoring group, but no counter of memory bandwidth.
-	uncounted map[string]bool
-	// missing has the containers that should be monitored and are not, by container ID.
-	missing map[string]absence
+	mu sync.Mutex // guards states, and is never held during I/O
+	// states has the containers by ID.
+	states map[string]state
+
 	// foreign is the number of monitoring groups of other programs.
-	foreign int
+	foreign atomic.Int64
 	// reserved is the number of RMIDs that containers leave to control groups.
-	reserved int
+	reserved atomic.Int64
 }
 
-// absence describes a missing monitoring group. `control` is its control group, and `why` is the reason why it is
-// missing.
-type absence struct {
+// state is the state of a container that is or should be monitored.
+type state struct {
+	// control is the control group in which the container has its monitoring group, or should have it.
 	control string
-	why     error
+	// missing is the reason why the container has no monitoring group. If it is errNoCounter, the container has a monitoring
+	// group, but no counter of memory bandwidth. It is nil if nothing is missing.
+	missing error
 }
+
+// hasGroup reports whether the container has a monitoring group.
+func (s state) hasGroup() bool { return s.missing == nil || errors.Is(s.missing, errNoCounter) }
 
 // waits reports whether the container has no monitoring group only because no RMID is free.
-func (a absence) waits() bool {
-	return errors.Is(a.why, errNoRMID) || errors.Is(a.why, errLimbo) || errors.Is(a.why, errNoClassRMID)
+func (s state) waits() bool {
+	return errors.Is(s.missing, errNoRMID) || errors.Is(s.missing, errLimbo) || errors.Is(s.missing, errNoClassRMID)
 }
 
+// state returns the state of a container. `known` is false if it is neither monitored nor should be, or if the backend has not tried
+// to monitor it yet.
+func (m *monitors) state(id string) (s state, known bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, known = m.states[id]
+	return s, known
+}
+
+// of returns the control group in which a container has a monitoring group.
 func (m *monitors) of(id string) (control string, exists bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	control, exists = m.groups[id]
-	return control, exists
-}
-
-// all returns the control groups of all monitoring groups, by container ID.
-func (m *monitors) all() map[string]string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.groups)
+	s, known := m.state(id)
+	return s.control, known && s.hasGroup()
 }
 
 func (m *monitors) exists(id string) bool {
@@ -68,56 +71,72 @@ func (m *monitors) exists(id string) bool {
 	return exists
 }
 
+// all returns the states of all containers.
+func (m *monitors) all() map[string]state {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.states)
+}
+
+// number returns how many containers have a state of which is(id, state) is true.
+func (m *monitors) number(is func(id string, s state) bool) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id, s := range m.states {
+		if is(id, s) {
+			n++
+		}
+	}
+	return n
+}
+
 // differs reports whether the monitoring of a container must change. The parameter `to` is the name of the container's
 // control group. A selected container needs a monitoring group in this group. Other containers need no monitoring group.
 func (m *monitors) differs(id string, selected bool, to string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	control, exists := m.groups[id]
-	_, missing := m.missing[id]
-	return exists != selected || exists && control != to || missing
+	s, known := m.state(id)
+	if !selected {
+		return known
+	}
+	return !known || !s.hasGroup() || s.control != to
 }
 
+// set records that a container has a monitoring group. A group that was moved lacks its counter as before.
 func (m *monitors) set(id, control string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.groups[id] = control
-	delete(m.missing, id)
+	s := m.states[id]
+	if !s.hasGroup() {
+		s.missing = nil
+	}
+	m.states[id] = state{control, s.missing}
 }
 
-// count records whether a container with a monitoring group has a counter of memory bandwidth.
-func (m *monitors) count(id string, unassigned bool) {
+// setUncounted records whether a container with a monitoring group lacks a counter of memory bandwidth.
+func (m *monitors) setUncounted(id string, uncounted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, exists := m.groups[id]; exists && unassigned {
-		m.uncounted[id] = true
-	} else {
-		delete(m.uncounted, id)
+	s, known := m.states[id]
+	switch {
+	case !known || !s.hasGroup():
+	case uncounted:
+		m.states[id] = state{s.control, errNoCounter}
+	default:
+		m.states[id] = state{s.control, nil}
 	}
 }
 
-func (m *monitors) lacksCounter(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.uncounted[id]
-}
-
-// drop forgets the monitoring group of a container.
+// drop forgets a container.
 func (m *monitors) drop(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.groups, id)
-	delete(m.missing, id)
-	delete(m.uncounted, id)
+	delete(m.states, id)
 }
 
 // miss records that a container should be monitored and has no monitoring group.
-func (m *monitors) miss(id string, a absence) {
+func (m *monitors) miss(id, control string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.groups, id)
-	delete(m.uncounted, id)
-	m.missing[id] = a
+	m.states[id] = state{control, why}
 }
 
 // wait records that a container waits for an RMID, if it has no monitoring group and no other reason is recorded. If
@@ -125,100 +144,62 @@ func (m *monitors) miss(id string, a absence) {
 func (m *monitors) wait(id, control string, free int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, exists := m.groups[id]; exists {
+	s, known := m.states[id]
+	if known && s.hasGroup() {
 		return
 	}
-	why := cmp.Or(m.missing[id].why, errNoRMID)
+	why := cmp.Or(s.missing, errNoRMID)
 	if free <= 0 && errors.Is(why, errNoClassRMID) {
 		why = errNoRMID
 	}
-	m.missing[id] = absence{control, why}
+	m.states[id] = state{control, why}
 }
 
 // full reports whether containers of a control group wait although other classes could get RMIDs: on Arm, each class has RMIDs of its own.
 func (m *monitors) full(control string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, a := range m.missing {
-		if a.control == control && errors.Is(a.why, errNoClassRMID) {
-			return true
-		}
-	}
-	return false
+	return m.number(func(_ string, s state) bool { return s.control == control && errors.Is(s.missing, errNoClassRMID) }) > 0
 }
 
 // freeOfClass returns how many of the RMIDs of its class are not in use by containers. The kernel may not have freed
 // all of them yet.
 func (m *monitors) freeOfClass(info resctrl.Info, control string) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	free := info.RMIDsOfClass() - 1
-	for _, at := range m.groups {
-		if at == control {
-			free--
-		}
-	}
-	return free
-}
-
-// absence returns why a container that should be monitored has no monitoring group. `missing` is false if the container has a
-// monitoring group, or if the backend has not tried to create the group yet.
-func (m *monitors) absence(id string) (a absence, missing bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	a, missing = m.missing[id]
-	return a, missing
+	return info.RMIDsOfClass() - 1 - m.number(func(_ string, s state) bool { return s.control == control && s.hasGroup() })
 }
 
 // reserve sets how many RMIDs containers leave to control groups. `controls` is the number of control groups that exist or are about to
 // exist. If the CPU has enough RMIDs, reserve keeps one for each control group that the CPU can have, so that more classes can be
 // configured later, even if the kernel needs minutes to free RMIDs.
 func (m *monitors) reserve(info resctrl.Info, controls int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.reserved = info.CLOSIDs
-	if info.RMIDs <= info.CLOSIDs {
-		m.reserved = controls
+	if info.RMIDs > info.CLOSIDs {
+		controls = info.CLOSIDs
 	}
+	m.reserved.Store(int64(controls))
 }
 
 // free returns the number of RMIDs that are available for the monitoring groups of containers. The result is negative if other
 // programs use some of the reserved RMIDs.
-func (m *monitors) free(info resctrl.Info) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return info.RMIDs - m.reserved - m.foreign - len(m.groups)
-}
+func (m *monitors) free(info resctrl.Info) int { return m.besides(info, int(m.reserved.Load())) }
 
-// lacking returns how many RMIDs a number of control groups lacks.
-func (m *monitors) lacking(info resctrl.Info, controls int) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return controls + m.foreign + len(m.groups) - info.RMIDs
+// besides returns how many RMIDs are left besides those of a number of control groups, and of all monitoring groups.
+func (m *monitors) besides(info resctrl.Info, controls int) int {
+	return info.RMIDs - controls - int(m.foreign.Load()) - m.number(func(_ string, s state) bool { return s.hasGroup() })
 }
 
 // waiting returns the number of containers that wait for an RMID of any class. The parameter `except` is the ID of a container that is not
 // counted.
-func (m *monitors) waiting(except string) (n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id, a := range m.missing {
-		if id != except && a.waits() && !errors.Is(a.why, errNoClassRMID) {
-			n++
-		}
-	}
-	return n
+func (m *monitors) waiting(except string) int {
+	return m.number(func(id string, s state) bool {
+		return id != except && s.waits() && !errors.Is(s.missing, errNoClassRMID)
+	})
 }
 
 // containers returns the readings of the monitored containers in a control group, by container ID. `parts` has the
 // readings of all monitoring groups in this control group, by name.
 func (m *monitors) containers(control string, parts map[string]classes.Reading) map[string]classes.Reading {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	found := map[string]classes.Reading{}
 	for name, reading := range parts {
 		id, ours := strings.CutPrefix(name, groups.Prefix)
-		if at, exists := m.groups[id]; ours && exists && at == control {
+		if at, exists := m.of(id); ours && exists && at == control {
 			found[id] = reading
 		}
 	}
@@ -227,40 +208,24 @@ func (m *monitors) containers(control string, parts map[string]classes.Reading) 
 
 // unmonitored returns why containers of a control group are not monitored, by ID.
 func (m *monitors) unmonitored(control string) map[string]reason {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	found := map[string]reason{}
-	for id, a := range m.missing {
-		if a.control == control {
-			found[id] = whyMissing(a.why)
-		}
-	}
-	for id := range m.uncounted {
-		if m.groups[id] == control {
-			found[id] = whyMissing(errNoCounter)
+	for id, s := range m.all() {
+		if s.control == control && s.missing != nil {
+			found[id] = whyMissing(s.missing)
 		}
 	}
 	return found
 }
 
-// has reports whether a container has a monitoring group, or should have one.
-func (m *monitors) has(id string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, exists := m.groups[id]
-	_, missing := m.missing[id]
-	return exists || missing
-}
-
-func (m *monitors) ids() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Concat(slices.Collect(maps.Keys(m.groups)), slices.Collect(maps.Keys(m.missing)))
-}
-
-func (m *monitors) replace(groups map[string]string, foreign int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.groups, m.foreign = groups, foreign
-	maps.DeleteFunc(m.uncounted, func(id string, _ bool) bool { _, exists := groups[id]; return !exists })
+// replace records which monitoring groups exist. `found` has their control groups, by container ID.
+func (m *monitors) replace(found map[string]string, foreign int) {
+	for id, s := range m.all() {
+		if _, exists := found[id]; s.hasGroup() && !exists {
+			m.drop(id)
+		}
+	}
+	for id, control := range found {
+		m.set(id, control)
+	}
+	m.foreign.Store(int64(foreign))
 }

@@ -154,7 +154,7 @@ func (r *rotation) forget(id string) {
 func (cs *Containers) noteCounter(id string, lacks bool) {
 	m := cs.machine.Load()
 	asked := m != nil && m.Selection.monitorsBandwidth()
-	cs.monitors.count(id, lacks && asked && (cs.RotateEvery() == 0 || !cs.rotation.had(id)))
+	cs.monitors.setUncounted(id, lacks && asked && (cs.RotateEvery() == 0 || !cs.rotation.had(id)))
 }
 
 // used returns the reading of a container, with its totals in place of the kernel's counters. If containers have counters in turn, the

@@ -49,11 +49,11 @@ func whyMissing(err error) reason {
 	return all[slices.IndexFunc(all, func(r reason) bool { return r.err == nil || errors.Is(err, r.err) })]
 }
 
-// counts returns how many containers are monitored and how many are not, by class. It includes the selected classes without
+// countsOf returns how many containers are monitored and how many are not, by class. It includes the selected classes without
 // containers.
-func (m *monitors) counts(selected []string) map[string]classes.Monitored {
+func countsOf(states map[string]state, selected []string) map[string]classes.Monitored {
 	found := map[string]classes.Monitored{}
-	add := func(class string, containers int, missing string) {
+	of := func(class string) classes.Monitored {
 		counted, has := found[class]
 		if !has {
 			counted.Missing = map[string]int{}
@@ -61,55 +61,58 @@ func (m *monitors) counts(selected []string) map[string]classes.Monitored {
 				counted.Missing[r.name] = 0
 			}
 		}
-		counted.Containers += containers
-		if missing != "" {
-			counted.Missing[missing]++
-		}
-		found[class] = counted
+		return counted
 	}
 
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	for _, class := range selected {
-		add(class, 0, "")
+		found[class] = of(class)
 	}
-	for id, control := range m.groups {
-		if m.uncounted[id] {
-			add(groups.ClassOf(control), 0, whyMissing(errNoCounter).name)
+	for _, s := range states {
+		counted := of(groups.ClassOf(s.control))
+		if s.missing == nil {
+			counted.Containers++
 		} else {
-			add(groups.ClassOf(control), 1, "")
+			counted.Missing[whyMissing(s.missing).name]++
 		}
-	}
-	for _, a := range m.missing {
-		add(groups.ClassOf(a.control), 0, whyMissing(a.why).name)
+		found[groups.ClassOf(s.control)] = counted
 	}
 	return found
 }
 
 // status reports how many containers are monitored, and why selected containers are not monitored.
-func (m *monitors) status(selected []string, info resctrl.Info, selection Selection) (map[string]classes.Monitored, []classes.Condition) {
-	counts := m.counts(selected)
+func (m *monitors) status(machine *Machine) (map[string]classes.Monitored, []classes.Condition) {
+	states, info := m.all(), machine.Info
+	counts := countsOf(states, machine.selected())
 	if info.RMIDs == 0 {
 		return counts, []classes.Condition{{Type: ConditionMonitored, Reason: "CannotMonitor", Message: errCannotMonitor.Error()}}
 	}
 
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	condition := classes.Condition{Type: ConditionMonitored, Healthy: true, Reason: "Monitored"}
-	condition.Message = fmt.Sprintf("containers monitored: %d%s", len(m.groups)-len(m.uncounted), byClass(counts))
-	if len(m.uncounted) > 0 {
-		condition.Healthy, condition.Reason = false, "NotAllMonitored"
-		condition.Message += fmt.Sprintf("; without memory bandwidth: %d (%v); monitor fewer classes", len(m.uncounted), errNoCounter)
+	uncounted := 0
+	var missing []error
+	for _, s := range states {
+		switch {
+		case !s.hasGroup():
+			missing = append(missing, s.missing)
+		case s.missing != nil:
+			uncounted++
+		}
 	}
-	if len(m.missing) > 0 {
+
+	condition := classes.Condition{Type: ConditionMonitored, Healthy: true, Reason: "Monitored"}
+	condition.Message = fmt.Sprintf("containers monitored: %d%s", len(states)-uncounted-len(missing), byClass(counts))
+	if uncounted > 0 {
+		condition.Healthy, condition.Reason = false, "NotAllMonitored"
+		condition.Message += fmt.Sprintf("; without memory bandwidth: %d (%v); monitor fewer classes", uncounted, errNoCounter)
+	}
+	if len(missing) > 0 {
 		condition.Healthy, condition.Reason = false, "NotAllMonitored"
 		perClass := ""
-		if slices.ContainsFunc(slices.Collect(maps.Values(m.missing)), func(a absence) bool { return errors.Is(a.why, errNoClassRMID) }) {
+		if slices.ContainsFunc(missing, func(why error) bool { return errors.Is(why, errNoClassRMID) }) {
 			perClass = fmt.Sprintf(" (on Arm, each of the %d CLOSIDs has %d, called PMGs, and its class needs one)", info.CLOSIDs, info.RMIDsOfClass())
 		}
 		condition.Message += fmt.Sprintf("; not monitored: %d (%s); of the %d RMIDs of this machine%s%s, %d are reserved for classes, and other programs use %d; "+
 			"the rest is shared evenly between classes, and between the pods of a class",
-			len(m.missing), missingReasons(m.missing), info.RMIDs, selection.fewest(info), perClass, m.reserved, m.foreign)
+			len(missing), missingReasons(missing), info.RMIDs, machine.Selection.fewest(info), perClass, m.reserved.Load(), m.foreign.Load())
 	}
 	return counts, []classes.Condition{condition}
 }
@@ -147,13 +150,12 @@ func byClass(counts map[string]classes.Monitored) string {
 }
 
 // missingReasons returns how many containers are not monitored for each reason.
-func missingReasons(missing map[string]absence) string {
+func missingReasons(missing []error) string {
 	counts := map[string]int{}
-	for _, a := range missing {
-		text := a.why
-		if r := whyMissing(a.why); r.err != nil {
+	for _, text := range missing {
+		if r := whyMissing(text); r.err != nil {
 			text = r.err // without details that differ between containers
-		} else if errors.Is(a.why, resctrl.ErrEnded) {
+		} else if errors.Is(text, resctrl.ErrEnded) {
 			text = resctrl.ErrEnded
 		}
 		counts[strings.ReplaceAll(text.Error(), "\n", "; ")]++

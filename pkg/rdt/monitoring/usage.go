@@ -127,7 +127,7 @@ func (cs *Containers) MeasureClass(ctx context.Context, class string) (classes.C
 
 	reading, err := cs.measureClass(ctx, m, control)
 	for id, raw := range reading.Containers {
-		if !hasBandwidth(raw) || cs.monitors.lacksCounter(id) {
+		if s, _ := cs.monitors.state(id); !hasBandwidth(raw) || s.missing != nil {
 			cs.lookForCounter(m, id, control)
 		}
 		reading.Containers[id] = cs.used(id, raw)
