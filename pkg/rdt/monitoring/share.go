@@ -6,6 +6,7 @@ package monitoring
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -33,28 +34,10 @@ type turn struct{ begin, end string }
 // reserved for classes, and no other container could get it.
 func shareRMIDs(candidates []candidate, free, most int) (turns []turn) {
 	s := newSharing(candidates)
-	for range free {
-		to, _ := s.extremes(func(candidate) bool { return true })
-		if to == nil {
-			break
-		}
-		s.set(to, true)
-		turns = append(turns, turn{begin: to.id})
+	if free == 0 {
+		return s.exchange(most)
 	}
-	if free != 0 {
-		return turns
-	}
-
-	for range most {
-		to, from := s.exchange()
-		if to == nil {
-			break
-		}
-		s.set(from, false)
-		s.set(to, true)
-		turns = append(turns, turn{begin: to.id, end: from.id})
-	}
-	return turns
+	return s.give(free)
 }
 
 // sharing has the candidates in the order of their creation, and the number of RMIDs of each class and pod.
@@ -86,11 +69,38 @@ func (s *sharing) set(c *candidate, monitored bool) {
 	s.pods[podOfClass{c.class, c.pod}] += by
 }
 
-// exchange returns the container that gets an RMID, and the container that loses this RMID. Both results are nil if the RMIDs
+// give gives up to `n` free RMIDs to containers.
+func (s *sharing) give(n int) (turns []turn) {
+	for range n {
+		to, _ := s.extremes(everyone)
+		if to == nil {
+			break
+		}
+		s.set(to, true)
+		turns = append(turns, turn{begin: to.id})
+	}
+	return turns
+}
+
+// exchange moves up to `most` RMIDs, until they are shared evenly.
+func (s *sharing) exchange(most int) (turns []turn) {
+	for range most {
+		to, from := s.uneven()
+		if to == nil {
+			break
+		}
+		s.set(from, false)
+		s.set(to, true)
+		turns = append(turns, turn{begin: to.id, end: from.id})
+	}
+	return turns
+}
+
+// uneven returns the container that gets an RMID, and the container that loses this RMID. Both results are nil if the RMIDs
 // are shared evenly.
-func (s *sharing) exchange() (to, from *candidate) {
+func (s *sharing) uneven() (to, from *candidate) {
 	class := func(c *candidate) int { return s.classes[c.class] }
-	to, from = s.extremes(func(candidate) bool { return true })
+	to, from = s.extremes(everyone)
 	if to != nil && from != nil && class(from)-class(to) > 1 {
 		return to, from
 	}
@@ -112,23 +122,15 @@ func (s *sharing) balance(n int) {
 			n--
 		}
 	}
-	everyone := func(candidate) bool { return true }
 	for ; n < 0; n++ {
 		_, from := s.extremes(everyone)
 		s.set(from, false)
 	}
-	for ; n > 0; n-- {
-		to, _ := s.extremes(everyone)
-		if to == nil {
-			return
-		}
-		s.set(to, true)
-	}
-	for to, from := s.exchange(); to != nil; to, from = s.exchange() {
-		s.set(from, false)
-		s.set(to, true)
-	}
+	s.give(n)
+	s.exchange(math.MaxInt)
 }
+
+func everyone(candidate) bool { return true }
 
 // extremes returns the unmonitored container that gets the next RMID, and the monitored container that is the first to lose
 // its RMID. A result is nil if there is no such container.
