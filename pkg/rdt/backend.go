@@ -215,21 +215,23 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 		wanted[name] = schemata.For(before[resctrl.Root])
 	}
 
-	var ops []Op
-	for _, name := range reclaim {
-		ops = append(ops, Op{Kind: Remove, Group: name})
-	}
-	ops = append(ops, Plan(before, wanted, next.machine.info)...)
-
-	b.MakeRoom(next.machine.info, len(next.machine.groups)-len(reclaim)+created(ops))
+	earlier := b.devices
 	devices, err := b.deviceChange(t, next)
 	if err != nil {
 		return err
 	}
-	next.effective, err = devices.around(t, len(reclaim), ops, before, wanted, next.machine.info)
+	var ops []Op
+	for _, name := range reclaim {
+		ops = append(ops, Op{Kind: Remove, Group: name})
+	}
+	ops = append(ops, devices.do()...) // after the removals, because device traffic needs a CLOSID
+	ops = append(ops, Plan(before, wanted, next.machine.info)...)
+
+	b.MakeRoom(next.machine.info, len(next.machine.groups)-len(reclaim)+created(ops))
+	next.effective, err = transact(t, ops, before, wanted, devices, next.machine.info)
 	b.freed = nil
-	if err != nil {
-		b.failed(devices, next.machine.info, err)
+	if err != nil && !errors.Is(err, ErrRollback) {
+		b.setDevices(earlier) // another program may set device traffic before the next configuration does
 	}
 	if errors.Is(err, syscall.EBUSY) && errors.Is(err, ErrRollback) {
 		b.freed = reclaim
@@ -248,7 +250,9 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 		}
 	}
 
-	b.remember(devices, next)
+	if next.resolution.Devices == nil {
+		b.setDevices(nil)
+	}
 	original := b.root
 	b.root = nil
 	if rootConfigured {
@@ -290,7 +294,7 @@ func (b *Backend) mounted(config *Config) (resctrl.Tree, error) {
 // remounted forgets what depends on the mount: a mount resets the root group, and its options choose the unit of memory bandwidth.
 func (b *Backend) remounted() {
 	b.root, b.faults = nil, nil
-	b.forgetDevices()
+	b.setDevices(nil)
 	b.Mounted()
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"math/bits"
+	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
@@ -191,7 +192,7 @@ func (c *deviceChange) back(info resctrl.Info) resctrl.Schemata {
 
 // deviceChange returns the change of device traffic that the next configuration needs, or nil. If the next
 // configuration does not set device traffic, the change restores the values from before an earlier configuration set
-// it.
+// it. Otherwise deviceChange records these values, unless an earlier configuration has set device traffic.
 func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error) {
 	before := b.devices.on(next.machine.info)
 	if next.resolution.Devices == nil && before == nil {
@@ -207,99 +208,44 @@ func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error
 		to = before.back(next.machine.info)
 	}
 	change := &deviceChange{schema, from, to}
-	if before != nil {
-		return change, nil
+	if before == nil {
+		if err := b.saveDevices(change); err != nil { // before the change, because the plugin may end after it
+			return nil, err
+		}
+		b.devices = change
 	}
-	return change, b.saveDevices(change) // before the change, because the plugin may end after it
+	return change, nil
 }
 
-func (c *deviceChange) do(t resctrl.Tree) error {
-	if c == nil || (c.from == nil) == (c.to == nil) && maps.Equal(c.from, c.to) {
+// do returns the operation that changes device traffic, if it differs.
+func (c *deviceChange) do() []Op {
+	if c == nil || sameMasks(c.from, c.to) {
 		return nil
 	}
-	return t.SetDeviceTraffic(c.schema, c.to)
+	return []Op{{Kind: SetDevices, Schemata: c.to}}
 }
 
-// around does the operations and the change. Device traffic needs a CLOSID, so the first operations, which remove groups, come before
-// the change.
-func (c *deviceChange) around(
-	t resctrl.Tree, removals int, ops []Op, before, wanted map[string]resctrl.Schemata, info resctrl.Info,
-) (effective map[string]resctrl.Schemata, err error) {
+// undo returns the operation that restores the former masks of the caches that this machine has now, if they differ.
+func (c *deviceChange) undo(now resctrl.Info) []Op {
 	if c == nil {
-		return transact(t, ops, before, wanted, info)
+		return nil
 	}
-	if _, err = transact(t, ops[:removals], before, nil, info); err != nil {
-		return nil, err
-	}
-	if err = c.do(t); err != nil {
-		return nil, restore(t, c.undo(t, err), before, nil)
-	}
-
-	remaining := maps.Clone(before) // a removed group can be restored only after the change is undone
-	for _, op := range ops[:removals] {
-		delete(remaining, op.Group)
-	}
-	if effective, err = transact(t, ops[removals:], remaining, wanted, info); err != nil {
-		return nil, restore(t, c.undo(t, err), before, nil)
-	}
-	return effective, nil
+	cache, former := now.Caches[c.schema], maps.Clone(c.from)
+	maps.DeleteFunc(former, func(d resctrl.Domain, _ uint64) bool { return !slices.Contains(cache.Domains, d.ID) })
+	return (&deviceChange{c.schema, cache.Devices, former}).do()
 }
 
-// undo restores the former masks after a failure, whose error is `cause`. Like restore, it skips caches that have disappeared.
-func (c *deviceChange) undo(t resctrl.Tree, cause error) error {
-	if c == nil {
-		return cause
-	}
-	former := c.from
-	if former != nil {
-		root, err := t.Schemata(resctrl.Root)
-		if err != nil {
-			return rollbackFailed(cause, err)
-		}
-		former = former.RestrictedTo(root)
-	}
-	if err := (&deviceChange{c.schema, c.to, former}).do(t); err != nil {
-		return rollbackFailed(cause, err)
-	}
-	return cause
-}
+// sameMasks reports whether two masks of device traffic are equal, or io_alloc is disabled in both.
+func sameMasks(a, b resctrl.Schemata) bool { return (a == nil) == (b == nil) && maps.Equal(a, b) }
 
-// remember records the settings that device traffic had before a configuration replaced them. A later configuration
-// without settings of device traffic restores them.
-func (b *Backend) remember(c *deviceChange, next *live) {
-	switch {
-	case next.resolution.Devices == nil:
-		b.forgetDevices()
-	case b.devices.on(next.machine.info) == nil:
-		b.devices = c
-	}
-}
-
-// forgetDevices removes the former settings of device traffic. If the removal cannot be saved, a later process restores
-// these settings once more.
-func (b *Backend) forgetDevices() {
-	if b.devices == nil {
+// setDevices records the settings that device traffic had before a configuration replaced them, or nil. If they cannot be saved, a
+// later process restores the settings that were saved before.
+func (b *Backend) setDevices(c *deviceChange) {
+	if c == b.devices {
 		return
 	}
-	b.devices = nil
-	b.saveDevicesAgain()
-}
-
-// failed handles the failure of a change. If the change was undone, its former settings are forgotten: they must not be
-// restored later, because another program may set device traffic meanwhile. If the change was not undone, they are kept
-// for the next configuration.
-func (b *Backend) failed(c *deviceChange, info resctrl.Info, cause error) {
-	switch {
-	case c == nil || b.devices.on(info) != nil: // what is recorded comes from an earlier change
-	case errors.Is(cause, ErrRollback):
-		b.devices = c
-	default:
-		b.saveDevicesAgain()
-	}
-}
-
-func (b *Backend) saveDevicesAgain() {
-	if err := b.saveDevices(b.devices); err != nil {
+	b.devices = c
+	if err := b.saveDevices(c); err != nil {
 		b.log.Warn("cannot save what device traffic had before class files set it", "error", err)
 	}
 }

@@ -22,13 +22,15 @@ const (
 	Write OpKind = "write"
 	// Remove removes a group. The kernel moves the tasks of the group to the root group.
 	Remove OpKind = "remove"
+	// SetDevices sets the masks of device traffic. If Schemata is nil, it disables io_alloc.
+	SetDevices OpKind = "set device traffic"
 )
 
-// Op is one change of resctrl. It takes one system call.
+// Op is one change of resctrl. It takes one system call, or two for SetDevices.
 type Op struct {
 	Kind  OpKind
 	Group string
-	// Schemata are the values that Write changes.
+	// Schemata are the values that Write and SetDevices set.
 	Schemata resctrl.Schemata
 }
 

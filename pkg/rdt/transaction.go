@@ -24,30 +24,34 @@ func do(t resctrl.Tree, op Op, info resctrl.Info) error {
 		return t.Create(op.Group)
 	case Remove:
 		return t.Remove(op.Group)
+	case SetDevices:
+		return t.SetDeviceTraffic(info.Schemas(resctrl.L3)[0], op.Schemata)
 	}
 	return t.Write(op.Group, info.ToWrite(op.Schemata))
 }
 
 // transact does all operations and returns the kernel's values of the wanted groups. If an operation fails, it restores
-// the previous state.
-func transact(t resctrl.Tree, ops []Op, before, wanted map[string]resctrl.Schemata, info resctrl.Info) (effective map[string]resctrl.Schemata, err error) {
+// the previous state. `devices` is the change of device traffic that the operations include, or nil.
+func transact(
+	t resctrl.Tree, ops []Op, before, wanted map[string]resctrl.Schemata, devices *deviceChange, info resctrl.Info,
+) (effective map[string]resctrl.Schemata, err error) {
 	for _, op := range ops {
 		if err := do(t, op, info); err != nil {
-			return nil, restore(t, err, before, wanted)
+			return nil, restore(t, err, before, wanted, devices)
 		}
 	}
 
 	effective, err = readBack(t, wanted, info)
 	if err != nil {
-		return nil, restore(t, err, before, wanted)
+		return nil, restore(t, err, before, wanted, devices)
 	}
 	return effective, nil
 }
 
-// restore undoes a failed change as far as possible, and returns cause. It removes new groups, and restores the other
-// groups with the operations from Plan. It skips caches that have disappeared with their CPUs meanwhile, because the kernel refuses a write
-// with such a cache. If restore fails, the error also wraps ErrRollback.
-func restore(t resctrl.Tree, cause error, before, wanted map[string]resctrl.Schemata) error {
+// restore undoes a failed change as far as possible, and returns cause. It removes new groups, and then restores device traffic and the
+// other groups, which need the CLOSIDs of the new groups. It skips caches that have disappeared with their CPUs meanwhile, because the
+// kernel refuses a write with such a cache. If restore fails, the error also wraps ErrRollback.
+func restore(t resctrl.Tree, cause error, before, wanted map[string]resctrl.Schemata, devices *deviceChange) error {
 	m, err := readMachine(t)
 	if err != nil {
 		return rollbackFailed(cause, err)
@@ -60,6 +64,7 @@ func restore(t resctrl.Tree, cause error, before, wanted map[string]resctrl.Sche
 			ops = append(ops, Op{Kind: Remove, Group: name})
 		}
 	}
+	ops = append(ops, devices.undo(m.info)...)
 	for name, schemata := range before {
 		former[name] = schemata.RestrictedTo(now[resctrl.Root])
 	}
