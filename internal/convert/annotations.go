@@ -8,12 +8,15 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // annotation is a request for a class in an annotation of the pod. The pod has the annotation, or the conversion adds it.
 type annotation struct{ key, resource, class string }
+
+func (a annotation) pair() string { return classes.ShortResource(a.resource) + "=" + a.class }
 
 // containerKeys returns the keys of the annotations that request a class of a resource for a container. The value of
 // the first annotation is a list of RESOURCE=CLASS pairs. The other annotations are defined by container runtimes and by
@@ -107,14 +110,19 @@ func (p *pod) editAnnotations() {
 		if key, _ := find(p.owner, "metadata"); key == nil {
 			p.owner.Content = slices.Insert(p.owner.Content, slices.Index(p.owner.Content, p.key), newText("metadata"), newMapping())
 		}
-		annotations := childMapping(childMapping(p.owner, "metadata"), "annotations")
-
-		text := classes.ShortResource(a.resource) + "=" + a.class
-		if key, value := find(annotations, a.key); key == nil {
-			addFields(annotations, field{key: a.key, value: newText(text)})
-		} else {
-			before := strings.TrimSpace(stringOf(annotations, a.key))
-			setText(value, strings.TrimPrefix(before+","+text, ","))
-		}
+		addRequest(childMapping(childMapping(p.owner, "metadata"), "annotations"), a)
 	}
+}
+
+// addRequest adds a request to the annotation with its key. It adds the annotation if it is missing.
+func addRequest(annotations *yaml.Node, a annotation) {
+	text := a.pair()
+	if before := strings.TrimSpace(stringOf(annotations, a.key)); before != "" {
+		text = before + "," + text
+	}
+	if _, value := find(annotations, a.key); value != nil {
+		setText(value, text)
+		return
+	}
+	addFields(annotations, field{key: a.key, value: newText(text)})
 }

@@ -31,7 +31,6 @@ func hasClaims(text []byte) bool {
 type claim struct {
 	*document
 	place
-	surroundings
 	node *yaml.Node
 	// pvc has the name of the PersistentVolumeClaim. If `isTemplate` is true, words in upper case replace the parts of the
 	// name that differ between the claims.
@@ -41,88 +40,61 @@ type claim struct {
 	spec, requests, iops, throughput entry
 }
 
-// surroundings describes where in a document a claim is.
-type surroundings struct {
-	// owner is the object of the Kubernetes API that has the claim.
-	owner *yaml.Node
-	// If the claim is inside an item of a List or a ResourceList, `items` is the YAML list of all items, and `item` is
-	// this item. Otherwise both are nil.
-	items, item *yaml.Node
-	// volume is the name of the ephemeral volume that has the claim as its template. It is empty for other claims.
-	volume string
-}
-
-// walkClaims searches a node for claims and for templates of claims, and plans their conversion.
-func (d *document) walkClaims(n *yaml.Node, at place, in surroundings) {
+// walkClaims searches a node for claims and for templates of claims, and plans their conversion. `volume` is the name of the
+// ephemeral volume that has the node, or empty.
+func (d *document) walkClaims(n *yaml.Node, at place, volume string) {
 	for i, element := range elements(n) {
-		d.walkClaims(element, at.at(element, index(i)), in)
+		d.walkClaims(element, at.at(element, index(i)), volume)
 	}
-	at, isObject := enter(n, at)
+	at, isObject := d.enter(n, at)
 	if isObject && isIgnored(n) {
 		return
 	}
-	if isObject {
-		in.owner = n
-	}
 	if stringOf(n, "apiVersion") == "v1" && stringOf(n, "kind") == "PersistentVolumeClaim" {
-		d.claim(&claim{place: at, surroundings: in, node: n, pvc: nameOf(n, "NAME")})
+		d.claim(&claim{place: at, node: n, pvc: nameOf(n, "NAME")})
 		return
 	}
 
 	ignored := ignoredFields(n)
 	for key, value := range fields(n) {
 		if !slices.Contains(ignored, key.Value) {
-			d.walkClaimField(n, key, value, at.at(key, "."+key.Value), in)
+			d.walkClaimField(n, key, value, at.at(key, "."+key.Value), volume)
 		}
 	}
 }
 
-func (d *document) walkClaimField(n, key, value *yaml.Node, at place, in surroundings) {
+func (d *document) walkClaimField(n, key, value *yaml.Node, at place, volume string) {
 	switch key.Value {
 	case "volumeClaimTemplates":
 		for i, element := range elements(value) {
-			d.claim(templateInSet(element, at.at(element, index(i)), in))
+			d.claim(templateInSet(element, at.at(element, index(i))))
 		}
 	case "volumeClaimTemplate":
-		d.claim(templateInVolume(value, at, in))
+		d.claim(templateInVolume(value, at, volume))
 	case "ephemeral":
-		in.volume = stringOf(n, "name")
-		d.walkClaims(value, at, in)
-	case "items":
-		d.walkItems(n, value, at, in)
+		d.walkClaims(value, at, stringOf(n, "name"))
 	default:
-		d.walkClaims(value, at, in)
+		d.walkClaims(value, at, volume)
 	}
 }
 
-// walkItems walks the items of a List. Objects that the conversion adds become items of the same List.
-func (d *document) walkItems(n, items *yaml.Node, at place, in surroundings) {
-	if kind := stringOf(n, "kind"); kind != "List" && kind != "ResourceList" {
-		d.walkClaims(items, at, in)
-		return
-	}
-	for i, item := range elements(items) {
-		d.walkClaims(item, at.at(item, index(i)), surroundings{items: items, item: item})
-	}
-}
-
-func templateInSet(n *yaml.Node, at place, in surroundings) *claim {
-	pvc := nameOf(n, "NAME") + "-" + nameOf(in.owner, "NAME") + "-ORDINAL"
-	if stringOf(in.owner, "kind") != "StatefulSet" {
+func templateInSet(n *yaml.Node, at place) *claim {
+	pvc := nameOf(n, "NAME") + "-" + nameOf(at.apiObject, "NAME") + "-ORDINAL"
+	if stringOf(at.apiObject, "kind") != "StatefulSet" {
 		pvc = "NAME"
 	}
-	return &claim{place: at, surroundings: in, node: n, pvc: pvc, isTemplate: true}
+	return &claim{place: at, node: n, pvc: pvc, isTemplate: true}
 }
 
 // templateInVolume returns the claim template `n` of an ephemeral volume. Kubernetes names the claim POD-VOLUME.
-func templateInVolume(n *yaml.Node, at place, in surroundings) *claim {
-	c := &claim{place: at, surroundings: in, node: n, pvc: "NAME", isTemplate: true}
+func templateInVolume(n *yaml.Node, at place, volume string) *claim {
+	c := &claim{place: at, node: n, pvc: "NAME", isTemplate: true}
 	switch {
-	case in.volume == "":
-	case stringOf(in.owner, "kind") == "Pod":
-		c.pvc, c.isTemplate = nameOf(in.owner, "POD")+"-"+in.volume, false
+	case volume == "":
+	case stringOf(at.apiObject, "kind") == "Pod":
+		c.pvc, c.isTemplate = nameOf(at.apiObject, "POD")+"-"+volume, false
 	default:
-		c.pvc = "POD-" + in.volume
+		c.pvc = "POD-" + volume
 	}
 	return c
 }
@@ -264,7 +236,7 @@ func (c *claim) edit(class volumeClass, isNew bool) {
 		c.setClass(class.name())
 	}
 	if isNew {
-		c.addObject(class.object(parameters), c.items, c.item)
+		c.addObject(class.object(parameters), c.place)
 	}
 }
 
@@ -276,12 +248,13 @@ func (c *claim) setClass(name string) {
 	addFields(c.spec.value, field{key: volumeAttributesClassName, value: newText(name)})
 }
 
-// addObject adds an object after the element `item` of the list `items`. If `items` is nil, it adds the object as a document.
-func (d *document) addObject(object, items, item *yaml.Node) {
-	if items == nil {
+// addObject adds an object to the list that has the object of the place `at`. If no list has it, it adds the object as a document.
+func (d *document) addObject(object *yaml.Node, at place) {
+	list := d.lists[at.listItem]
+	if list == nil {
 		d.added = append(d.added, &yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{object}})
 		return
 	}
-	object.Style = item.Style
-	items.Content = slices.Insert(items.Content, slices.Index(items.Content, item)+1, object)
+	object.Style = at.listItem.Style
+	list.Content = slices.Insert(list.Content, slices.Index(list.Content, at.listItem)+1, object)
 }

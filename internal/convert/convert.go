@@ -86,7 +86,6 @@ func (r *run) convert(input Input) (Result, error) {
 
 type file struct {
 	name      string
-	known     Known
 	run       *run
 	documents []*document
 	problems  []problem
@@ -131,7 +130,7 @@ func (f *file) note(format string, args ...any) {
 
 // readFile parses the documents of a file. If a document cannot be parsed, readFile reports a problem.
 func readFile(name string, text []byte, r *run) *file {
-	f := &file{name: name, known: r.Known, run: r, documents: splitDocuments(text)}
+	f := &file{name: name, run: r, documents: splitDocuments(text)}
 	for _, d := range f.documents {
 		d.file = f
 		d.parse()
@@ -144,7 +143,7 @@ func (f *file) convert() (Result, error) {
 	for _, d := range f.documents {
 		if root := d.content(); root != nil {
 			d.walk(root, place{line: root.Line})
-			d.walkClaims(root, place{line: root.Line}, surroundings{})
+			d.walkClaims(root, place{line: root.Line}, "")
 			d.walkAnnotations(root, place{line: root.Line})
 		}
 	}

@@ -4,7 +4,6 @@
 package convert
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
@@ -109,28 +108,7 @@ func (p *pod) addTemplate(r *request, name string) {
 		field{key: "apiVersion", value: newText(resourceGroup + "/v1")}, field{key: "kind", value: newText(templateKind)},
 		field{key: "metadata", value: metadata}, field{key: "spec", value: spec},
 	)
-	p.later(func() { p.addObject(template, p.lists[p.listItem], p.listItem) })
-}
-
-// readTemplates reads the ResourceClaimTemplates of a file. It skips documents that are not YAML.
-func (r *run) readTemplates(text []byte) {
-	if !bytes.Contains(text, []byte(templateKind)) {
-		return
-	}
-	for _, d := range readFile("", text, r).documents {
-		if root := d.content(); root != nil {
-			r.readTemplate(root)
-		}
-	}
-}
-
-func (r *run) readTemplate(n *yaml.Node) {
-	for _, item := range elements(valueOf(n, "items")) {
-		r.readTemplate(item)
-	}
-	if stringOf(n, "kind") == templateKind && strings.HasPrefix(stringOf(n, "apiVersion"), resourceGroup+"/") {
-		r.templates[stringOf(valueOf(n, "metadata"), "namespace")+"/"+nameOf(n, "")] = valueOf(n, "spec")
-	}
+	p.later(func() { p.addObject(template, p.place) })
 }
 
 // editClaims replaces the qosResources of a container by claims, and adds these claims to the pod.

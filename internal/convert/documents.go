@@ -229,7 +229,7 @@ func escapeForYAML(text []byte) []byte {
 	})
 }
 
-// expandAliases replaces the aliases below `n` by copies of their targets, and removes anchors. `above` has the
+// expandAliases replaces the aliases below `n` by copies of their targets, removes anchors, and fills `lists`. `above` has the
 // ancestors of `n`. The result is false if an alias refers to its own ancestor, or if there are too many nodes.
 func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
 	above = append(above, n)
@@ -241,6 +241,9 @@ func (d *document) expandAliases(n *yaml.Node, above []*yaml.Node) bool {
 			}
 			n.Content[i] = yaml.CopyYNode(child.Alias)
 			n.Content[i].HeadComment, n.Content[i].LineComment, n.Content[i].FootComment = child.HeadComment, child.LineComment, child.FootComment
+		}
+		if isList(n) {
+			d.lists[n.Content[i]] = n
 		}
 		if d.nodes++; d.nodes > maxNodes+maxNodesPerByte*len(d.body) || !d.expandAliases(n.Content[i], above) {
 			return false

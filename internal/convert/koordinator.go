@@ -60,17 +60,8 @@ func (d *document) koordinatorPod(owner *yaml.Node, at place) {
 
 // addDefault adds a request to an annotation, unless the annotation has a request for the same resource.
 func addDefault(annotations *yaml.Node, a annotation) {
-	key, value := find(annotations, a.key)
-	before := strings.TrimSpace(stringOf(annotations, a.key))
-	pairs, _ := classes.ParsePairs(before)
-	if slices.ContainsFunc(pairs, func(p classes.Pair) bool { return classes.CanonicalResource(p.Resource) == a.resource }) {
-		return
+	pairs, _ := classes.ParsePairs(stringOf(annotations, a.key))
+	if !slices.ContainsFunc(pairs, func(p classes.Pair) bool { return p.Resource == a.resource }) {
+		addRequest(annotations, a)
 	}
-
-	text := strings.TrimPrefix(before+","+classes.ShortResource(a.resource)+"="+a.class, ",")
-	if key == nil {
-		addFields(annotations, field{key: a.key, value: newText(text)})
-		return
-	}
-	setText(value, text)
 }

@@ -52,7 +52,7 @@ func (d *document) limitRange(n *yaml.Node, at place) {
 	if n != d.content() && d.lists[n] == nil {
 		d.fault(at, "has %[1]s and other limits, but only a document or an item of a List can be split in two; move %[1]s to a separate LimitRange", fieldName)
 	}
-	d.later(func() { d.splitLimitRange(n, limits.value, items) })
+	d.later(func() { d.splitLimitRange(at, limits.value, items) })
 }
 
 func (d *document) limitItem(n *yaml.Node, at place) limitItem {
@@ -85,7 +85,7 @@ func (d *document) limitItem(n *yaml.Node, at place) limitItem {
 			d.fault(r.place, "has an empty default; write a class, or remove the default")
 		}
 		d.checkMaximum(r)
-		if item.kind == "Pod" && d.known.scopeOf(r.resource) == classes.ContainerScope {
+		if item.kind == "Pod" && d.run.Known.scopeOf(r.resource) == classes.ContainerScope {
 			d.fault(r.place, "%s is for containers, not for pods; put it under type: Container", r.resource)
 		}
 	}
@@ -140,7 +140,7 @@ func (i *limitItem) setNames() {
 }
 
 // splitLimitRange moves the defaults and limits of classes to a new QOSLimitRange. The other limits stay in the LimitRange.
-func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
+func (d *document) splitLimitRange(at place, limits *yaml.Node, items []limitItem) {
 	moved := newList()
 	for _, item := range items {
 		item.setNames()
@@ -158,15 +158,8 @@ func (d *document) splitLimitRange(n, limits *yaml.Node, items []limitItem) {
 			moved.Content = append(moved.Content, item.node)
 		}
 	}
-	if len(moved.Content) == 0 {
-		return
-	}
-
-	second := newQOSLimitRange(n, moved)
-	if list := d.lists[n]; list != nil {
-		list.Content = slices.Insert(list.Content, slices.Index(list.Content, n)+1, second)
-	} else {
-		d.added = append(d.added, &yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{second}})
+	if len(moved.Content) > 0 {
+		d.addObject(newQOSLimitRange(at.apiObject, moved), at)
 	}
 }
 

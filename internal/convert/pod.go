@@ -163,7 +163,7 @@ func (p *pod) isOfOther(resource, class string) bool {
 		return len(other) > len(resource) && strings.HasPrefix(prefix(resource)+class, prefix(other))
 	}
 
-	for other := range p.known.resources {
+	for other := range p.run.Known.resources {
 		if isLonger(other) {
 			return true
 		}
@@ -175,7 +175,7 @@ func (p *pod) isOfOther(resource, class string) bool {
 
 func (p *pod) requestForPod(r *request) {
 	p.refuseOtherClass(r, podKeys(r.resource))
-	scope := p.known.scopeOf(r.resource)
+	scope := p.run.Known.scopeOf(r.resource)
 	if r.class == classes.SystemDefault || scope != classes.ContainerScope {
 		p.addAnnotation(r, classes.PodKey)
 	}

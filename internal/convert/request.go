@@ -48,7 +48,7 @@ func (d *document) requests(e entry, allowed elementFields, scope classes.Scope)
 		case !ok:
 		case slices.ContainsFunc(all, func(other request) bool { return other.resource == r.resource }):
 			d.fault(r.place, "resource %s is requested twice; keep one class", r.resource)
-		case scope == classes.ContainerScope && d.known.scopeOf(r.resource) == classes.PodScope:
+		case scope == classes.ContainerScope && d.run.Known.scopeOf(r.resource) == classes.PodScope:
 			d.fault(r.place, "%s is for pods, not for containers; %s", r.resource, allowed.pods)
 		default:
 			all = append(all, r)
@@ -63,7 +63,7 @@ func (d *document) request(n *yaml.Node, at place, allowed elementFields) (reque
 	if d.checkFields(n, at, allowed.names) {
 		r.name = d.scalar(n, "name", at)
 		r.resource = d.canonical(r.name.Value)
-		if allowed.class != "" && (!slices.Contains(allowed.names, "max") || valueOf(n, "max") == nil || contains(n, allowed.class)) {
+		if allowed.class != "" && (valueOf(n, "max") == nil || contains(n, allowed.class)) {
 			r.class = d.scalar(n, allowed.class, at).Value
 		}
 	}
@@ -121,7 +121,7 @@ func (f *file) canonical(name string) string {
 }
 
 func (f *file) checkNames(r *request) bool {
-	problem := f.known.check(r.resource, r.class)
+	problem := f.run.Known.check(r.resource, r.class)
 	if r.class != classes.SystemDefault {
 		if _, err := classes.ExtendedResource(r.resource, r.class); err != nil {
 			problem = err.Error() + "; use another name"

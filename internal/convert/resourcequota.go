@@ -97,7 +97,7 @@ func (q *quota) addResource(r request, scope classes.Scope) {
 		q.fault(r.place, "resource %s is defined twice; keep one of them", r.resource)
 		return
 	}
-	if known := q.known.scopeOf(r.resource); known != "" && known != scope {
+	if known := q.run.Known.scopeOf(r.resource); known != "" && known != scope {
 		q.fault(r.place, "%s is a resource of a %[2]s, not of a %s; move the resource to %[2]s", r.resource, known, scope)
 		return
 	}
@@ -209,7 +209,7 @@ func Quota(name string, text []byte, known Known, namespace string) (Result, err
 // checkQuotas reports objects below `n` that Quota cannot convert. If `namespace` is not empty, checkQuotas sets it in the
 // objects that Quota can convert. It returns false if `n` has no object.
 func (d *document) checkQuotas(n *yaml.Node, at place, namespace string) bool {
-	at, _ = enter(n, at)
+	at, _ = d.enter(n, at)
 	kind, items := stringOf(n, "kind"), valueOf(n, "items")
 	switch {
 	case isNull(n):

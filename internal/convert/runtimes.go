@@ -47,7 +47,7 @@ func (d *document) walkAnnotations(n *yaml.Node, at place) {
 	for i, element := range elements(n) {
 		d.walkAnnotations(element, at.at(element, index(i)))
 	}
-	at, isObject := enter(n, at)
+	at, isObject := d.enter(n, at)
 	if isObject && isIgnored(n) {
 		return
 	}
@@ -210,18 +210,15 @@ func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotati
 // replaceRuntimeAnnotation replaces the entry `e` by the annotation `a`. If the pod already has an annotation with the key of
 // `a`, replaceRuntimeAnnotation adds the request to the value of that annotation, and removes `e`.
 func replaceRuntimeAnnotation(annotations *yaml.Node, e entry, a annotation) {
-	text := classes.ShortResource(a.resource) + "=" + a.class
-	_, value := find(annotations, a.key)
-	if value == nil {
+	if _, value := find(annotations, a.key); value == nil {
 		setText(e.key, a.key)
-		setText(e.node, text)
+		setText(e.node, a.pair())
 		return
 	}
 
-	before := strings.TrimSpace(stringOf(annotations, a.key))
-	pairs, _ := classes.ParsePairs(before)
+	pairs, _ := classes.ParsePairs(stringOf(annotations, a.key))
 	if !slices.Contains(pairs, classes.Pair{Resource: a.resource, Class: a.class}) {
-		setText(value, strings.TrimPrefix(before+","+text, ","))
+		addRequest(annotations, a)
 	}
 	removeField(annotations, e, nil, commentsOf(e.key, e.node).all())
 }

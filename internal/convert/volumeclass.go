@@ -41,21 +41,33 @@ type run struct {
 // newRun reads the objects of the input that the conversion refers to, if the input can have something to convert.
 func newRun(inputs []Input, options Options) *run {
 	r := &run{options, map[string]string{}, map[string]volumeClass{}, map[string]*yaml.Node{}}
-	if r.Claims {
-		for _, input := range inputs {
-			r.readTemplates(input.Text)
-		}
-	}
-	if !slices.ContainsFunc(inputs, func(input Input) bool { return hasClaims(input.Text) }) {
-		return r
-	}
-
+	storage := slices.ContainsFunc(inputs, func(input Input) bool { return hasClaims(input.Text) })
 	for _, input := range inputs {
-		if bytes.Contains(input.Text, []byte(storageGroup)) {
-			r.readStorage(input.Text)
+		if storage && bytes.Contains(input.Text, []byte(storageGroup)) || r.Claims && bytes.Contains(input.Text, []byte(templateKind)) {
+			for _, d := range readFile("", input.Text, r).documents { // without those that are not YAML
+				r.readObject(d.content())
+			}
 		}
 	}
 	return r
+}
+
+// readObject reads an object, or the items of a List, if the conversion can refer to it.
+func (r *run) readObject(n *yaml.Node) {
+	for _, item := range elements(valueOf(n, "items")) {
+		r.readObject(item)
+	}
+
+	group, _, _ := strings.Cut(stringOf(n, "apiVersion"), "/")
+	name := nameOf(n, "")
+	switch kind := stringOf(n, "kind"); {
+	case group == storageGroup && kind == "StorageClass":
+		r.drivers[name] = stringOf(n, "provisioner")
+	case group == storageGroup && kind == volumeAttributesClass:
+		r.classes[name] = readVolumeClass(n)
+	case group == resourceGroup && kind == templateKind:
+		r.templates[stringOf(valueOf(n, "metadata"), "namespace")+"/"+name] = valueOf(n, "spec")
+	}
 }
 
 // volumeClass is a VolumeAttributesClass. A limit is 0 if the class does not have it.
@@ -125,32 +137,6 @@ func (v volumeClass) object(parameters []field) *yaml.Node {
 	)
 }
 
-// readStorage reads the StorageClasses and VolumeAttributesClasses of a file. It skips documents that are not YAML.
-func (r *run) readStorage(text []byte) {
-	for _, d := range readFile("", text, r).documents {
-		if root := d.content(); root != nil {
-			r.readStorageObject(root)
-		}
-	}
-}
-
-func (r *run) readStorageObject(n *yaml.Node) {
-	for _, item := range elements(valueOf(n, "items")) {
-		r.readStorageObject(item)
-	}
-	if group, _, _ := strings.Cut(stringOf(n, "apiVersion"), "/"); group != storageGroup {
-		return
-	}
-
-	name := nameOf(n, "")
-	switch stringOf(n, "kind") {
-	case "StorageClass":
-		r.drivers[name] = stringOf(n, "provisioner")
-	case volumeAttributesClass:
-		r.classes[name] = readVolumeClass(n)
-	}
-}
-
 // readVolumeClass reads a VolumeAttributesClass. It returns the zero value if a parameter is not a limit.
 func readVolumeClass(n *yaml.Node) volumeClass {
 	v := volumeClass{driver: stringOf(n, "driverName")}
@@ -196,7 +182,7 @@ func (c *claim) noteClass(class volumeClass) {
 // patch returns the command that gives the class to a claim.
 func (c *claim) patch(class volumeClass) string {
 	command := "kubectl patch pvc " + c.pvc
-	if namespace := stringOf(valueOf(c.owner, "metadata"), "namespace"); namespace != "" {
+	if namespace := stringOf(valueOf(c.apiObject, "metadata"), "namespace"); namespace != "" {
 		command += " -n " + namespace
 	}
 	return command + fmt.Sprintf(` -p '{"spec":{%q:%q}}'`, volumeAttributesClassName, class.name())

@@ -17,7 +17,6 @@ import (
 func (d *document) walk(n *yaml.Node, at place) {
 	if isList(n) {
 		for i, element := range n.Content {
-			d.lists[element] = n
 			d.walk(element, at.at(element, index(i)))
 		}
 		return
@@ -26,10 +25,7 @@ func (d *document) walk(n *yaml.Node, at place) {
 		return
 	}
 
-	at, isObject := enter(n, at)
-	if isObject && d.lists[n] != nil {
-		at.listItem = n
-	}
+	at, isObject := d.enter(n, at)
 	switch {
 	case isObject && isIgnored(n):
 	case isPodSpec(n):
@@ -43,14 +39,18 @@ func (d *document) walk(n *yaml.Node, at place) {
 	}
 }
 
+func isObject(n *yaml.Node) bool { return stringOf(n, "apiVersion") != "" && stringOf(n, "kind") != "" }
+
 // enter reports whether a mapping is an object of the Kubernetes API, and returns its place.
-func enter(n *yaml.Node, at place) (place, bool) {
-	kind := stringOf(n, "kind")
-	if stringOf(n, "apiVersion") == "" || kind == "" {
+func (d *document) enter(n *yaml.Node, at place) (place, bool) {
+	if !isObject(n) {
 		return at, false
 	}
-	at.object, at.field = strings.TrimSpace(kind+" "+stringOf(valueOf(n, "metadata"), "name")), ""
+	at.object, at.field = strings.TrimSpace(stringOf(n, "kind")+" "+nameOf(n, "")), ""
 	at.apiObject = n
+	if d.lists[n] != nil {
+		at.listItem = n
+	}
 	return at, true
 }
 
@@ -62,8 +62,8 @@ func isIgnored(object *yaml.Node) bool {
 }
 
 func ignoredFields(n *yaml.Node) []string {
-	switch _, isObject := enter(n, place{}); {
-	case !isObject:
+	switch {
+	case !isObject(n):
 		return nil
 	case stringOf(n, "kind") == "ResourceList":
 		return []string{"functionConfig", "results"}
