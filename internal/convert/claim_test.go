@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // pvc returns the manifest of a claim. The arguments are lines for the claim's spec, and for its resources, in flow style.
@@ -60,7 +59,7 @@ func TestProblemsOfClaimsHavePlaceAndRemedy(t *testing.T) {
 		{"a claim template of a StatefulSet", "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec:\n  volumeClaimTemplates:\n  - spec: {resources: {requests: {iops: 1}}}\n",
 			`a.yaml:6: StatefulSet db: spec.volumeClaimTemplates[0].spec.resources.requests.iops: "1" is too small; the minimum is 2`},
 	} {
-		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, testDriver, test.want) })
+		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, toLimits(), test.want) })
 	}
 }
 
@@ -72,19 +71,7 @@ func TestTheDriverOfAClaimMustBeKnown(t *testing.T) {
 			`the driver of the volume is unknown, because StorageClass "fast" is not in the input; add the StorageClass, or pass --driver NAME`},
 		{"no problem without requests", pvc("", askNone), ""},
 	} {
-		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, "", test.want) })
-	}
-}
-
-func wantProblems(t *testing.T, text, driver, want string) {
-	t.Helper()
-	_, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, convert.Options{Driver: driver})
-	var lines []string
-	for _, problem := range classes.SplitErrors(err) {
-		lines = append(lines, problem.Error())
-	}
-	if diff := cmp.Diff(want, strings.Join(lines, "\n")); diff != "" {
-		t.Errorf("problems (-want +got):\n%s", diff)
+		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, convert.Options{}, test.want) })
 	}
 }
 
@@ -118,10 +105,7 @@ func TestConvertPrintsNotesAboutClaims(t *testing.T) {
 		{"no note if nothing is converted", pvc("", askNone), nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := convertFile("a.yaml", []byte(test.text), convert.Known{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := mustConvert(t, test.text, toLimits())
 			if diff := cmp.Diff(test.want, result.Notes); diff != "" {
 				t.Errorf("notes (-want +got):\n%s", diff)
 			}
@@ -134,21 +118,9 @@ func TestClaimsOfDriversWithModifyVolumeNameTheirClass(t *testing.T) {
 	want := pvc("  volumeAttributesClassName: '"+className+"'\n", askNone) + "---\n" + volumeClass(className, `iops: "500"`) +
 		"---\n" + pvc("", askNone) + "  volumeAttributesClassName: " + className + "\n"
 	options := convert.Options{Driver: testDriver, ModifyVolume: true}
-	notes := []string{"driver topolvm.io must support MODIFY_VOLUME and the parameters of " + className +
-		"; drivers define the names and units of their parameters themselves"}
-	for range 2 {
-		results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, options)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, string(results[0].Text)); diff != "" {
-			t.Errorf("result (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(notes, results[0].Notes); diff != "" {
-			t.Errorf("notes (-want +got):\n%s", diff)
-		}
-		text, notes = want, nil
-	}
+	wantResult(t, text, options, want, "driver topolvm.io must support MODIFY_VOLUME and the parameters of "+className+
+		"; drivers define the names and units of their parameters themselves")
+	wantResult(t, want, options, want)
 }
 
 func TestFilesShareStorageClassesAndVolumeAttributesClasses(t *testing.T) {
@@ -182,12 +154,8 @@ func TestNamesOfVolumeAttributesClassesAreValid(t *testing.T) {
 			"iops-4294967294-throughput-9223372036854775806-rook-ce-d6bd87c7"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			input := []convert.Input{{Name: "a.yaml", Text: []byte(pvc("", "{requests: {"+test.requests+"}}"))}}
-			results, err := convert.Convert(input, convert.Options{Driver: test.driver})
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, name, _ := strings.Cut(string(results[0].Text), "VolumeAttributesClass\nmetadata:\n  name: ")
+			result := mustConvert(t, pvc("", "{requests: {"+test.requests+"}}"), convert.Options{Driver: test.driver})
+			_, name, _ := strings.Cut(string(result.Text), "VolumeAttributesClass\nmetadata:\n  name: ")
 			name, _, _ = strings.Cut(name, "\n")
 			if errs := content.IsDNS1123Label(name); name != test.want || len(errs) > 0 {
 				t.Errorf("the name is %s (problems: %q), want %s", name, errs, test.want)
@@ -217,14 +185,10 @@ func (a *author) claim() []pair {
 func TestClaimsInAllYAMLStylesAreConverted(t *testing.T) {
 	for seed := range uint64(300) {
 		text, notes := generate(seed, (*author).claim)
-		input := []convert.Input{{Name: "generated.yaml", Text: []byte(text)}}
 		for _, options := range []convert.Options{{Driver: testDriver}, {Driver: testDriver, ModifyVolume: true}} {
-			results, err := convert.Convert(input, options)
-			if err != nil {
-				t.Fatalf("seed %d: %v in:\n%s", seed, err, text)
-			}
-			checkGenerated(t, seed, text, string(results[0].Text), notes)
-			wantProblems(t, string(results[0].Text), "", "") // the driver is unknown, so each request that is left is a problem
+			result := mustConvert(t, text, options)
+			checkGenerated(t, seed, text, string(result.Text), notes)
+			wantProblems(t, string(result.Text), convert.Options{}, "") // the driver is unknown, so each request that is left is a problem
 			if t.Failed() {
 				return
 			}

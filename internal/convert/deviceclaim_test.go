@@ -4,7 +4,6 @@
 package convert_test
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -14,46 +13,21 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// convertToClaims converts a text with --claims.
-func convertToClaims(text string, known convert.Known) (convert.Result, error) {
-	results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, convert.Options{Known: known, Driver: testDriver, Claims: true})
-	if err != nil {
-		return convert.Result{}, err
-	}
-	return results[0], nil
-}
+const claimsGolden = "testdata/claims/pods.out.yaml"
 
 func TestPodsAreConvertedToClaims(t *testing.T) {
-	const golden = "testdata/claims/pods.out.yaml"
-	result, err := convertToClaims(string(read(t, "testdata/claims/pods.in.yaml")), known())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(golden, result.Text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(string(read(t, golden)), string(result.Text)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", golden, diff)
-	}
-	again, err := convertToClaims(string(result.Text), known())
-	if diff := cmp.Diff(string(result.Text), string(again.Text)); diff != "" || err != nil || len(again.Notes) > 0 {
-		t.Errorf("a second conversion changes the result: %v, notes %q\n%s", err, again.Notes, diff)
+	wantGolden(t, "testdata/claims/pods.in.yaml", claimsGolden, toClaims())
+	if notes := mustConvert(t, read(t, claimsGolden), toClaims()).Notes; len(notes) > 0 {
+		t.Errorf("a second conversion has the notes %q", notes)
 	}
 }
 
 // TestConvertedClaimsHaveNoUnknownFields decodes the pods and the templates without unknown fields, as the API server does.
 func TestConvertedClaimsHaveNoUnknownFields(t *testing.T) {
-	result, err := convertToClaims(string(read(t, "testdata/claims/pods.in.yaml")), known())
-	if err != nil {
-		t.Fatal(err)
-	}
 	decoded := 0
-	for document := range strings.SplitSeq(string(result.Text), "---\n") {
+	for document := range strings.SplitSeq(read(t, claimsGolden), "---\n") {
 		var object any
 		switch {
 		case strings.Contains(document, "\nkind: Pod\n"):
@@ -74,13 +48,9 @@ func TestConvertedClaimsHaveNoUnknownFields(t *testing.T) {
 }
 
 func TestClaimsReferToTheDeviceClassesThatArePrinted(t *testing.T) {
-	result, err := convertToClaims(string(read(t, "testdata/claims/pods.in.yaml")), known())
-	if err != nil {
-		t.Fatal(err)
-	}
 	printed := string(convert.DeviceClasses(known()))
 	names := 0
-	for line := range strings.Lines(string(result.Text)) {
+	for line := range strings.Lines(read(t, claimsGolden)) {
 		if _, name, found := strings.Cut(line, "deviceClassName: "); found {
 			names++
 			if name = strings.TrimRight(name, "}]\n"); !strings.Contains(printed, "  name: "+name+"\n") {
@@ -89,7 +59,7 @@ func TestClaimsReferToTheDeviceClassesThatArePrinted(t *testing.T) {
 		}
 	}
 	if names < 5 {
-		t.Errorf("%d names in:\n%s", names, result.Text)
+		t.Errorf("%d names in %s", names, claimsGolden)
 	}
 }
 
@@ -112,16 +82,7 @@ func TestRequestsThatClaimsCannotMakeAreProblems(t *testing.T) {
 		{"claims that are no list", pod("", "", "      claims: gpu\n"+oneGold), `a.yaml:9: Pod web: spec.containers[0].resources.claims: must be a list of claims, not "gpu"`},
 		{"claims of the pod that are no list", pod("", "  resourceClaims: {}\n", oneGold), `a.yaml:6: Pod web: spec.resourceClaims: must be a list of claims, not a mapping`},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			_, err := convertToClaims(test.text, convert.Known{})
-			var lines []string
-			for _, problem := range classes.SplitErrors(err) {
-				lines = append(lines, problem.Error())
-			}
-			if diff := cmp.Diff(test.want, strings.Join(lines, "\n")); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, convert.Options{Claims: true}, test.want) })
 	}
 }
 
@@ -129,13 +90,8 @@ func TestRequestsThatClaimsCannotMakeAreProblems(t *testing.T) {
 // annotation. Beside a claim, the policies would also add an extended resource for the annotation.
 func TestAResourceOfPodsIsRequestedByAnnotationAlsoWithClaims(t *testing.T) {
 	text := pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n")
-	want, err := convertFile("a.yaml", []byte(text), known())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := convertToClaims(text, known())
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+	if diff := cmp.Diff(mustConvert(t, text, toLimits()), mustConvert(t, text, toClaims())); diff != "" {
+		t.Errorf("(-limits +claims):\n%s", diff)
 	}
 }
 

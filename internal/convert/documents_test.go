@@ -3,11 +3,7 @@
 
 package convert_test
 
-import (
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
-)
+import "testing"
 
 const (
 	oneRequest = "spec: {containers: [{resources: {qosResources: [{name: rdt, class: gold}]}}]}\n"
@@ -26,14 +22,6 @@ func TestOnlyDocumentsWithRequestsAreRewritten(t *testing.T) {
 		{"a document before an empty one", oneRequest + "---\n# none\n", oneLimit + "---\n# none\n"},
 		{"a document beside a text that looks like a marker", oneRequest + "---\na: |\n  ---\n  b\n---x: 1\n", oneLimit + "---\na: |\n  ---\n  b\n---x: 1\n"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			result, err := convertFile("a.yaml", []byte(test.text), known())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, string(result.Text)); diff != "" {
-				t.Errorf("result (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(test.name, func(t *testing.T) { wantResult(t, test.text, toLimits(), test.want) })
 	}
 }

@@ -7,10 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // pod returns the manifest of a pod. The arguments are lines for the pod's metadata, for its spec, and for the
@@ -23,11 +19,7 @@ func pod(metadata, spec, resources string) string {
 const oneGold = "      qosResources:\n      - {name: rdt, class: gold}\n"
 
 func TestProblemsHavePlaceAndRemedy(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		text string
-		want string
-	}{
+	for _, test := range []struct{ name, text, want string }{
 		{"a bad resource name", pod("", "", "      qosResources: [{name: 'vendor example/x', class: gold}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: name "vendor example/x": the part before "/" must be a domain of at most 253 lower-case letters, digits, "-" and ".", like vendor.example`},
 		{"a resource in an official domain", pod("", "", "      qosResources: [{name: k8s.io/net, class: gold}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: name "k8s.io/net": the domain k8s.io is reserved for official resources, which are k8s.io/rdt and k8s.io/blockio; use your own domain`},
 		{"a bad class name", pod("", "", "      qosResources: [{name: rdt, class: a/b}]\n"), `a.yaml:9: Pod web: spec.containers[0].resources.qosResources[0]: class "a/b": must not contain "/"`},
@@ -85,19 +77,7 @@ func TestProblemsHavePlaceAndRemedy(t *testing.T) {
 		{"a quota with both forms", strings.Replace(quota("    container: []\n"), "limits\n", "limits\n  annotations: {qos.noderesource.dev/allowed-classes: rdt=gold}\n", 1), `a.yaml:7: ResourceQuota limits: spec.qosResources: the ResourceQuota also has the annotation qos.noderesource.dev/allowed-classes; keep one of them`},
 		{"another quota of the class", quota("    container: [{name: rdt, classes: [{name: gold, capacity: 2}]}]\n  hard: {requests.qos.noderesource.dev/rdt.gold: 1}\n"), `a.yaml:8: ResourceQuota limits: spec.hard.requests.qos.noderesource.dev/rdt.gold: is "1", but the conversion of qosResources sets it to 2; keep one of them`},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			result, err := convertFile("a.yaml", []byte(test.text), known())
-			if result.Text != nil {
-				t.Errorf("there is a result:\n%s", result.Text)
-			}
-			var lines []string
-			for _, problem := range classes.SplitErrors(err) {
-				lines = append(lines, problem.Error())
-			}
-			if diff := cmp.Diff(test.want, strings.Join(lines, "\n")); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, toLimits(), test.want) })
 	}
 }
 

@@ -57,7 +57,7 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := convertFile("a.yaml", []byte(quota(test.sections)), all)
+			result, err := tryConvert(quota(test.sections), convert.Options{Known: all})
 			_, got, _ := strings.Cut(string(result.Text), "spec:\n")
 			if err != nil {
 				got = err.Error()
@@ -76,9 +76,7 @@ func TestAResourceWithUnknownClassesCanBeRequestedInAnyClass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := convertFile("a.yaml", []byte(pod("", "", oneGold)), all); err != nil {
-		t.Error(err)
-	}
+	wantProblems(t, pod("", "", oneGold), convert.Options{Known: all}, "")
 }
 
 func TestNodesWithDifferentScopesAreAnError(t *testing.T) {
@@ -94,9 +92,8 @@ func TestNodesWithDifferentScopesAreAnError(t *testing.T) {
 
 func TestConvertWithoutKnownResources(t *testing.T) {
 	for _, test := range []struct {
-		name, text string
-		want       string
-		notes      []string
+		name, text, want string
+		notes            []string
 	}{
 		{
 			"rdt of a pod is for its containers", pod("", "  qosResources: [{name: rdt, class: gold}]\n", "      {}\n"),
@@ -124,19 +121,7 @@ func TestConvertWithoutKnownResources(t *testing.T) {
 			[]string{"the annotations are set on the Fleet itself; check that its controller copies them to the pods"},
 		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			result, err := convertFile("a.yaml", []byte(test.text), convert.Known{})
-			got := string(result.Text)
-			if err != nil {
-				got = err.Error()
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("result (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.notes, result.Notes); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(test.name, func(t *testing.T) { wantResult(t, test.text, convert.Options{}, test.want, test.notes...) })
 	}
 }
 

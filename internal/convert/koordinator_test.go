@@ -35,14 +35,8 @@ func TestLabelOfKoordinatorBecomesAnAnnotation(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			text := test.text
-			for range 2 { // the second conversion changes nothing
-				results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, convert.Options{Koordinator: true})
-				if err != nil {
-					t.Fatal(err)
-				}
-				text = string(results[0].Text)
-				if diff := cmp.Diff(test.want, text); diff != "" {
+			for _, text := range []string{test.text, test.want} { // the second conversion changes nothing
+				if diff := cmp.Diff(test.want, string(mustConvert(t, text, convert.Options{Koordinator: true}).Text)); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			}
@@ -50,22 +44,12 @@ func TestLabelOfKoordinatorBecomesAnAnnotation(t *testing.T) {
 	}
 }
 
-func TestLabelOfKoordinatorStaysWithoutTheOption(t *testing.T) {
-	text := labelled("BE", "")
-	results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, convert.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(text, string(results[0].Text)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+func TestWithoutTheOptionNothingOfKoordinatorIsConvertedOrNoted(t *testing.T) {
+	const of = "  annotations:\n    koordinator.sh/memoryQOS: '{}'\n    "
+	wantResult(t, labelled("BE", of+"rdt.resources.beta.kubernetes.io/pod: gold\n"), convert.Options{}, labelled("BE", of+"qos.noderesource.dev/pod: rdt=gold\n"))
 }
 
 func TestLabelOfKoordinatorNeedsAClassThatExists(t *testing.T) {
-	_, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(labelled("BE", ""))}}, convert.Options{Known: known(), Koordinator: true})
-	want := `a.yaml:5: Pod web: metadata.labels.koordinator.sh/qosClass: class "be" of k8s.io/rdt does not exist in the class files; ` +
-		"available: exclusive, limited, gold, silver, bronze"
-	if err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
-	}
+	wantProblems(t, labelled("BE", ""), convert.Options{Known: known(), Koordinator: true}, `a.yaml:5: Pod web: metadata.labels.koordinator.sh/qosClass: class "be" of k8s.io/rdt does not exist in the class files; `+
+		"available: exclusive, limited, gold, silver, bronze")
 }

@@ -143,10 +143,7 @@ func TestConvertedPodsGetTheClassesThatTheKEPRequests(t *testing.T) {
 	})
 	for seed := range uint64(300) {
 		text, _ := generate(seed, (*author).pod)
-		result, err := convertFile("generated.yaml", []byte(text), known())
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := mustConvert(t, text, toLimits())
 		before, after := objects(t, []byte(text)), objects(t, result.Text)
 		for i := range before {
 			if diff := cmp.Diff(asked(&before[i]), given(t, catalog, &after[i])); diff != "" {

@@ -64,20 +64,26 @@ func TestAnnotationsOfRuntimesThatCannotBeConvertedAreErrors(t *testing.T) {
 			`a.yaml:7: Pod web: metadata.annotations.rdt.resources.beta.kubernetes.io/pod: is defined twice; remove one of them`,
 		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			result, err := convertFile("a.yaml", []byte(test.text), known())
-			if err == nil {
-				t.Fatalf("convert returned no error; the result is\n%s", result.Text)
-			}
-			if diff := cmp.Diff(test.want, err.Error()); diff != "" {
-				t.Errorf("error (-want +got):\n%s", diff)
-			}
-		})
+		t.Run(test.name, func(t *testing.T) { wantProblems(t, test.text, toLimits(), test.want) })
 	}
 }
 
-func TestAnnotationsOfRuntimesThatRequestNothingHaveNotes(t *testing.T) {
-	for _, test := range []struct{ name, lines, want, note string }{
+// TestAnnotationsOfOtherProgramsBecomeOurs gives the annotations before and after. If the new annotation may request
+// nothing, there is a note.
+func TestAnnotationsOfOtherProgramsBecomeOurs(t *testing.T) {
+	for _, test := range []struct{ name, before, after, note string }{
+		{"for the pod", "    class.memory-qos.nri.io: silver\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory=silver\n", ""},
+		{"for a container", "    class.memory-qos.nri.io/main: bronze\n", "    container.qos.noderesource.dev/main: qos.noderesource.dev/memory=bronze\n", ""},
+		{"for the system default", "    class.memory-qos.nri.io/main: \"\"\n", "    container.qos.noderesource.dev/main: \"qos.noderesource.dev/memory=\"\n", ""},
+		{
+			"beside an annotation of ours", "    qos.noderesource.dev/pod: rdt=gold\n    class.memory-qos.nri.io: silver\n",
+			"    qos.noderesource.dev/pod: rdt=gold,qos.noderesource.dev/memory=silver\n", "",
+		},
+		{"of memory-policy for the pod", "    class.memory-policy.nri.io: spread\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory-policy=spread\n", ""},
+		{
+			"of memory-policy for a container", "    class.memory-policy.nri.io/container.main: spread\n",
+			"    container.qos.noderesource.dev/main: qos.noderesource.dev/memory-policy=spread\n", "",
+		},
 		{
 			"a container that the pod does not have", "    rdt.resources.beta.kubernetes.io/container.proxy: gold\n", "    container.qos.noderesource.dev/proxy: rdt=gold\n",
 			"annotation rdt.resources.beta.kubernetes.io/container.proxy is for a container that the pod does not have; " +
@@ -93,16 +99,11 @@ func TestAnnotationsOfRuntimesThatRequestNothingHaveNotes(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := convertFile("a.yaml", []byte(annotated(test.lines)), known())
-			if err != nil {
-				t.Fatal(err)
+			var notes []string
+			if test.note != "" {
+				notes = []string{test.note}
 			}
-			if diff := cmp.Diff(annotated(test.want), string(result.Text)); diff != "" {
-				t.Errorf("result (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]string{test.note}, result.Notes); diff != "" {
-				t.Errorf("notes (-want +got):\n%s", diff)
-			}
+			wantResult(t, annotated(test.before), convert.Options{}, annotated(test.after), notes...)
 		})
 	}
 }
@@ -121,17 +122,13 @@ spec:
     metadata: {annotations: {rdt.resources.beta.kubernetes.io/pod: gold}}
     spec: {containers: [{name: main}]}
 `
-	results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(custom)}}, convert.Options{Known: known()})
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := []string{
 		"annotation rdt.resources.beta.kubernetes.io/container.main in spec.podMetadata.annotations of Postgres db is not converted, because it is not in the " +
 			"metadata of a pod; if a controller copies it to pods, write container.qos.noderesource.dev/main: rdt=gold instead",
 		"annotation blockio.resources.beta.kubernetes.io/pod in spec.pods[0].podAnnotations of Postgres db is not converted, because it is not in the " +
 			"metadata of a pod; if a controller copies it to pods, write qos.noderesource.dev/pod: blockio=slow instead",
 	}
-	if diff := cmp.Diff(want, results[0].Notes); diff != "" {
+	if diff := cmp.Diff(want, mustConvert(t, custom, toLimits()).Notes); diff != "" {
 		t.Errorf("notes (-want +got):\n%s", diff)
 	}
 }

@@ -6,8 +6,6 @@ package convert_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 )
 
@@ -30,29 +28,12 @@ func TestAnnotationsWithValuesStayAndAreNoted(t *testing.T) {
 		{"koordinator.sh/cpuQOS", ""},
 		{"koordinator.sh/cgroup-override", ""},
 	} {
-		text := annotated("    " + test.key + ": \"0\"\n")
-		results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, convert.Options{Koordinator: true})
-		if err != nil {
-			t.Fatal(err)
-		}
 		note := "annotation " + test.key + " has no equivalent, and stays; keep the program that reads it"
 		if test.property != "" {
 			note = "annotation " + test.key + " stays, because it has values, and pods choose classes here; write the values into a class with " +
 				test.property + ", and request the class"
 		}
-		if diff := cmp.Diff([]string{note}, results[0].Notes); diff != "" {
-			t.Errorf("notes (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff(text, string(results[0].Text)); diff != "" {
-			t.Errorf("text (-want +got):\n%s", diff)
-		}
-	}
-}
-
-func TestKoordinatorsAnnotationsAreNotNotedWithoutTheOption(t *testing.T) {
-	text := annotated("    koordinator.sh/memoryQOS: '{}'\n    rdt.resources.beta.kubernetes.io/pod: gold\n")
-	results, err := convert.Convert([]convert.Input{{Name: "a.yaml", Text: []byte(text)}}, convert.Options{})
-	if err != nil || len(results[0].Notes) > 0 {
-		t.Errorf("got %v and the error %v, want no notes", results, err)
+		text := annotated("    " + test.key + ": \"0\"\n")
+		wantResult(t, text, convert.Options{Koordinator: true}, text, note)
 	}
 }
