@@ -26,48 +26,54 @@ const (
 // ownConfiguration reports whether the runtime itself manages RDT or block I/O. CRI-O reports its settings over CRI. For
 // containerd, ownConfiguration reads containerd's configuration files. If these files are not at their usual paths, the
 // result is unknown.
-func ownConfiguration(files Files, r runtime) []Finding {
+func (i *inspection) ownConfiguration() {
 	switch {
-	case r.own != nil:
-		return reported(r)
-	case r.family() == containerd:
-		return inFiles(files, r)
+	case i.own != nil:
+		i.ownReported()
+	case i.family() == containerd:
+		i.ownInFiles()
+	default:
+		i.report(Unknown, "whether %s has an RDT configuration of its own, and so removes the groups of other programs; look for %s in its configuration",
+			i.name, rdtFileKey)
 	}
-	return []Finding{{Unknown, fmt.Sprintf("whether %s has an RDT configuration of its own, and so removes the groups of other programs; "+
-		"look for %s in its configuration", r.name, rdtFileKey)}}
 }
 
-// reported returns findings about the settings that the runtime has reported over CRI.
-func reported(r runtime) []Finding {
-	var findings []Finding
+// ownReported evaluates the settings that the runtime has reported over CRI.
+func (i *inspection) ownReported() {
+	before := len(i.findings)
 	for _, key := range []string{rdtFileKey, blockIOFileKey} {
-		if file := r.own[key]; file != "" {
-			findings = append(findings, ownFinding(r, key, fmt.Sprintf("%s = %q", key, file)))
+		if file := i.own[key]; file != "" {
+			i.reportOwn(key, fmt.Sprintf("%s = %q", key, file))
 		}
 	}
-	if len(findings) == 0 {
-		return []Finding{{OK, r.name + " has no RDT or block I/O configuration of its own"}}
+	if len(i.findings) == before {
+		i.report(OK, "%s has no RDT or block I/O configuration of its own", i.name)
 	}
-	return findings
 }
 
-// inFiles returns findings about the settings in containerd's configuration files.
-func inFiles(files Files, r runtime) []Finding {
-	found, read, unread := readSettings(files, containerdFile, containerdDropIns)
-	findings := make([]Finding, 0, 2+len(unread))
+// ownInFiles evaluates the settings in containerd's configuration files.
+func (i *inspection) ownInFiles() {
+	found, read, unread := readSettings(i.Files)
 	for _, reason := range unread {
-		findings = append(findings, Finding{Unknown, fmt.Sprintf(
-			"whether %s has an RDT configuration of its own: %s; look for %s in the configuration that was not read",
-			r.name, reason, rdtFileKey)})
+		i.report(Unknown, "whether %s has an RDT configuration of its own: %s; look for %s in the configuration that was not read", i.name, reason, rdtFileKey)
 	}
 	for _, s := range found {
-		findings = append(findings, ownFinding(r, s.key, fmt.Sprintf("%s in %s:%d", s.key, s.file, s.line)))
+		i.reportOwn(s.key, fmt.Sprintf("%s in %s:%d", s.key, s.file, s.line))
 	}
 	if len(found) == 0 && len(unread) == 0 {
-		findings = append(findings, Finding{OK, fmt.Sprintf("%s has no RDT or block I/O configuration of its own in %s",
-			r.name, strings.Join(read, ", "))})
+		i.report(OK, "%s has no RDT or block I/O configuration of its own in %s", i.name, strings.Join(read, ", "))
 	}
-	return findings
+}
+
+// reportOwn reports a setting with which the runtime itself manages RDT or block I/O.
+func (i *inspection) reportOwn(key, where string) {
+	if key == rdtFileKey {
+		i.report(Problem, "%s has an RDT configuration of its own (%s), and removes the resctrl groups of the plugin and of "+
+			"other programs when it starts; remove that setting, and name the file as rdt.configFile in a class file", i.name, where)
+		return
+	}
+	i.report(Warning, "%s has a block I/O configuration of its own (%s); "+
+		"a container that requests a class of the runtime and a class of the plugin gets the values of both", i.name, where)
 }
 
 type setting struct {
@@ -75,44 +81,35 @@ type setting struct {
 	line             int
 }
 
-// ownFinding reports a setting with which the runtime itself manages RDT or block I/O.
-func ownFinding(r runtime, key, where string) Finding {
-	if key == rdtFileKey {
-		return Finding{Problem, fmt.Sprintf("%s has an RDT configuration of its own (%s), and removes the resctrl groups of the plugin and of "+
-			"other programs when it starts; remove that setting, and name the file as rdt.configFile in a class file", r.name, where)}
-	}
-	return Finding{Warning, fmt.Sprintf("%s has a block I/O configuration of its own (%s); "+
-		"a container that requests a class of the runtime and a class of the plugin gets the values of both", r.name, where)}
-}
-
-// readSettings returns the RDT and block I/O settings in the runtime's configuration files, the files that were read,
+// readSettings returns the RDT and block I/O settings in containerd's configuration files, the files that were read,
 // and the reasons why other files were not read.
-func readSettings(files Files, main, dropIns string) (found []setting, read, unread []string) {
-	names, err := files.Glob(dropIns)
+func readSettings(files Files) (found []setting, read, unread []string) {
+	names, err := files.Glob(containerdDropIns)
 	if err != nil {
-		unread = append(unread, fmt.Sprintf("%s: %v", dropIns, err))
+		unread = append(unread, fmt.Sprintf("%s: %v", containerdDropIns, err))
 	}
 
-	for _, name := range append([]string{main}, names...) {
+	for _, name := range append([]string{containerdFile}, names...) {
 		data, err := files.ReadFile(name)
-		switch {
-		case err == nil:
-			read = append(read, name)
-			found = append(found, scan(name, data)...)
-		case !errors.Is(err, fs.ErrNotExist):
-			unread = append(unread, err.Error())
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) {
+				unread = append(unread, err.Error())
+			}
+			continue
+		}
+		read = append(read, name)
+		for _, s := range scan(name, data) {
+			if s.key == importsKey {
+				unread = append(unread, fmt.Sprintf("%s:%d imports %s, which were not read", s.file, s.line, s.value))
+			} else {
+				found = append(found, s)
+			}
 		}
 	}
-
 	if len(read) == 0 && len(unread) == 0 {
-		unread = append(unread, "there is no "+main+"; the runtime may use another file")
+		unread = append(unread, "there is no "+containerdFile+"; the runtime may use another file")
 	}
-	for _, s := range found {
-		if s.key == importsKey {
-			unread = append(unread, fmt.Sprintf("%s:%d imports %s, which were not read", s.file, s.line, s.value))
-		}
-	}
-	return slices.DeleteFunc(found, func(s setting) bool { return s.key == importsKey }), read, unread
+	return found, read, unread
 }
 
 const importsKey = "imports"

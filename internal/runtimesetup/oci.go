@@ -17,6 +17,9 @@ import (
 // capable names the OCI runtimes that support all classes.
 const capable = "runc 1.2 or later, or crun 1.18 or later"
 
+// ociQuestion begins the finding about an OCI runtime whose abilities are unknown.
+const ociQuestion = "whether the OCI runtime can set RDT groups and limit several disks (this requires " + capable + "): "
+
 // Features executes the command "features" of an OCI runtime, and returns its output, a document that the OCI runtime
 // specification defines. runc has this command since 1.1, and crun since 1.8.6.
 func Features(ctx context.Context, program string) ([]byte, error) {
@@ -40,29 +43,30 @@ type features struct {
 }
 
 // ociRuntime reports whether the default OCI runtime can create containers with every class.
-func ociRuntime(ctx context.Context, o Options, r runtime) Finding {
-	const question = "whether the OCI runtime can set RDT groups and limit several disks"
+func (i *inspection) ociRuntime(ctx context.Context) {
 	switch {
-	case r.oci == "":
-		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): %s does not report its OCI runtime", question, capable, r.name)}
-	case o.Features == nil:
-		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): in a container, this check executes no programs of the host; "+
-			"run on the node: %s --version", question, capable, r.oci)}
+	case i.oci == "":
+		i.report(Unknown, ociQuestion+"%s does not report its OCI runtime", i.name)
+		return
+	case i.Features == nil:
+		i.report(Unknown, ociQuestion+"in a container, this check executes no programs of the host; run on the node: %s --version", i.oci)
+		return
 	}
 
-	out, err := o.Features(ctx, r.oci)
+	out, err := i.Features(ctx, i.oci)
 	var f features
 	if err == nil {
 		err = json.Unmarshal(out, &f)
 	}
 	if err != nil {
-		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): %s features: %v; run: %s --version", question, capable, r.oci, err, r.oci)}
+		i.report(Unknown, ociQuestion+"%[1]s features: %[2]v; run: %[1]s --version", i.oci, err)
+		return
 	}
-	return f.finding(r.oci, question)
+	i.ociFeatures(f)
 }
 
-// finding evaluates the features document of an OCI runtime, including the runtime's version.
-func (f features) finding(program, question string) Finding {
+// ociFeatures evaluates the features document of the OCI runtime, including its version.
+func (i *inspection) ociFeatures(f features) {
 	name, since := "runc", "1.2.0"
 	text, ok := f.Annotations["org.opencontainers.runc.version"].(string)
 	if !ok {
@@ -71,17 +75,19 @@ func (f features) finding(program, question string) Finding {
 	}
 	has, err := version.ParseGeneric(text)
 	if !ok || err != nil {
-		return Finding{Unknown, fmt.Sprintf("%s (this requires %s): %s reports no version of runc or crun", question, capable, program)}
+		i.report(Unknown, ociQuestion+"%s reports no version of runc or crun", i.oci)
+		return
 	}
 
-	which := fmt.Sprintf("the OCI runtime %s %s (%s)", name, text, program)
+	which := fmt.Sprintf("the OCI runtime %s %s (%s)", name, text, i.oci)
 	rdt := f.Linux.IntelRdt.Enabled
 	switch {
 	case has.LessThan(version.MustParseGeneric(since)):
-		return Finding{Problem, which + " writes the limits of all disks at once, and the kernel refuses that, so containers whose block I/O class " +
-			"limits several disks cannot be created; use " + capable + ", or set Direct: true in the class file"}
+		i.report(Problem, "%s writes the limits of all disks at once, and the kernel refuses that, so containers whose block I/O class "+
+			"limits several disks cannot be created; use "+capable+", or set Direct: true in the class file", which)
 	case name == "crun" && rdt == nil, rdt != nil && !*rdt:
-		return Finding{Warning, which + " cannot set RDT groups; " + withoutGroup + "; use " + capable}
+		i.report(Warning, "%s cannot set RDT groups; "+withoutGroup+"; use "+capable, which)
+	default:
+		i.report(OK, "%s can set RDT groups and limit several disks", which)
 	}
-	return Finding{OK, which + " can set RDT groups and limit several disks"}
 }

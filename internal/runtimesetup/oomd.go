@@ -5,7 +5,6 @@ package runtimesetup
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -21,12 +20,12 @@ func unitDirs() []string {
 
 // killRules reports the rules that let systemd-oomd kill processes of pods or of the node's programs. It kills whole
 // cgroups because of their memory pressure or their use of swap, and ignores OOM scores and memory.oom.group.
-func killRules(files Files) (findings []Finding) {
+func (i *inspection) killRules() {
 	bySlice := map[string][]string{}
 	for _, pattern := range []string{"*.slice", "*slice.d/*.conf"} { // drop-ins come after the unit, in the order of their names
 		found := map[string]string{}
 		for _, dir := range unitDirs() {
-			matches, _ := files.Glob(dir + "/" + pattern)
+			matches, _ := i.Files.Glob(dir + "/" + pattern)
 			for _, file := range matches {
 				name := strings.TrimPrefix(file, dir+"/")
 				found[name] = cmp.Or(found[name], file)
@@ -39,22 +38,21 @@ func killRules(files Files) (findings []Finding) {
 		}
 	}
 	for _, slice := range slices.Sorted(maps.Keys(bySlice)) {
-		findings = append(findings, killRulesOf(files, slice, bySlice[slice])...)
+		i.killRulesOf(slice, bySlice[slice])
 	}
-	return findings
 }
 
 // killRulesOf reports the rules of a slice. If its files assign a setting several times, the last assignment counts.
-func killRulesOf(files Files, slice string, of []string) (findings []Finding) {
+func (i *inspection) killRulesOf(slice string, files []string) {
 	harm := harmOfKills(slice)
 	if harm == "" {
-		return nil
+		return
 	}
 
 	for _, key := range []string{"ManagedOOMMemoryPressure", "ManagedOOMSwap"} {
 		kills := ""
-		for _, file := range of {
-			data, _ := files.ReadFile(file)
+		for _, file := range files {
+			data, _ := i.Files.ReadFile(file)
 			for line := range strings.Lines(string(data)) {
 				if name, value, _ := strings.Cut(line, "="); strings.TrimSpace(name) == key {
 					kills = ""
@@ -65,11 +63,10 @@ func killRulesOf(files Files, slice string, of []string) (findings []Finding) {
 			}
 		}
 		if kills != "" {
-			findings = append(findings, Finding{Warning, fmt.Sprintf("systemd-oomd, if it runs, kills %s (%s=kill of %s in %s): it ignores "+
-				"OOM scores and classes, and its kills look like crashes; to let the kernel choose, remove the rule", harm, key, slice, kills)})
+			i.report(Warning, "systemd-oomd, if it runs, kills %s (%s=kill of %s in %s): it ignores "+
+				"OOM scores and classes, and its kills look like crashes; to let the kernel choose, remove the rule", harm, key, slice, kills)
 		}
 	}
-	return findings
 }
 
 // harmOfKills returns what systemd-oomd can kill in a slice, or "" if the slice contains no pods and no programs of

@@ -4,7 +4,6 @@
 package runtimesetup
 
 import (
-	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -28,18 +27,17 @@ func nriVersions(family string) []nriSince {
 }
 
 // properties reports the properties of classes that the runtime's NRI cannot set. The plugin refuses containers of these classes.
-func properties(r runtime, wanted []Property) (findings []Finding) {
-	has, err := version.ParseGeneric(r.version)
-	versions := nriVersions(r.family())
-	for _, p := range wanted {
-		i := slices.IndexFunc(versions, func(v nriSince) bool { return version.MustParseGeneric(v.nri).AtLeast(version.MustParseGeneric(p.NRI)) })
+func (i *inspection) properties() {
+	has, err := version.ParseGeneric(i.version)
+	versions := nriVersions(i.family())
+	for _, p := range i.Properties {
+		first := slices.IndexFunc(versions, func(v nriSince) bool { return atLeast(v.nri, p.NRI) })
 		switch {
-		case err != nil || i < 0:
-			findings = append(findings, Finding{Unknown, fmt.Sprintf("whether %s %s can set %s, which needs NRI %s", r.name, r.version, p.Name, p.NRI)})
-		case has.LessThan(version.MustParseGeneric(versions[i].runtime)):
-			findings = append(findings, Finding{Problem, fmt.Sprintf("the NRI of %s %s cannot set %s, so containers of its classes are refused; "+
-				"use %s %s or later, which has NRI %s", r.name, r.version, p.Name, r.name, versions[i].runtime, versions[i].nri)})
+		case err != nil || first < 0:
+			i.report(Unknown, "whether %s %s can set %s, which needs NRI %s", i.name, i.version, p.Name, p.NRI)
+		case has.LessThan(version.MustParseGeneric(versions[first].runtime)):
+			i.report(Problem, "the NRI of %[1]s %[2]s cannot set %[3]s, so containers of its classes are refused; use %[1]s %[4]s or later, which has NRI %[5]s",
+				i.name, i.version, p.Name, versions[first].runtime, versions[first].nri)
 		}
 	}
-	return findings
 }

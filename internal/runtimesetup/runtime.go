@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -118,26 +117,21 @@ const withoutGroup = "the plugin moves containers before their first instruction
 
 // rdtOverNRI reports whether the runtime supports RDT groups over NRI. This requires NRI v0.11.0, which is part of
 // containerd since version 2.2.1 and of CRI-O since version 1.35.
-func rdtOverNRI(r runtime) Finding {
-	unknown := Finding{Unknown, fmt.Sprintf("whether the NRI of %s %s can set RDT groups, which needs NRI v0.11.0; "+
-		"after the plugin has registered, qos-nri-plugin status shows the NRI version", r.name, r.version)}
-	has, err := version.ParseGeneric(r.version)
-	if err != nil {
-		return unknown
+func (i *inspection) rdtOverNRI() {
+	name, since := "containerd", "2.2.1"
+	if i.family() == crio {
+		name, since = "CRI-O", "1.35"
 	}
-
-	older := func(than string) bool { return has.LessThan(version.MustParseGeneric(than)) }
+	has, err := version.ParseGeneric(i.version)
 	switch {
-	case r.family() == containerd && older("2.2.1"):
-		return Finding{Warning, "NRI of containerd " + r.version + " cannot set RDT groups; " + withoutGroup + "; use containerd 2.2.1 or later"}
-	case r.family() == containerd:
-		return Finding{OK, "NRI of containerd " + r.version + " can set RDT groups"}
-	case r.family() == crio && older("1.35.0"):
-		return Finding{Warning, "NRI of CRI-O " + r.version + " cannot set RDT groups; " + withoutGroup + "; use CRI-O 1.35 or later"}
-	case r.family() == crio:
-		return Finding{OK, "NRI of CRI-O " + r.version + " can set RDT groups"}
+	case err != nil || i.family() == "":
+		i.report(Unknown, "whether the NRI of %s %s can set RDT groups, which needs NRI v0.11.0; "+
+			"after the plugin has registered, qos-nri-plugin status shows the NRI version", i.name, i.version)
+	case has.LessThan(version.MustParseGeneric(since)):
+		i.report(Warning, "NRI of %[1]s %[2]s cannot set RDT groups; "+withoutGroup+"; use %[1]s %[3]s or later", name, i.version, since)
+	default:
+		i.report(OK, "NRI of %s %s can set RDT groups", name, i.version)
 	}
-	return unknown
 }
 
 // These are the annotations with which pods request classes of the runtime's own configuration.
@@ -148,49 +142,37 @@ const (
 
 // ownAnnotations reports whether the runtime refuses pods with its annotations for RDT and block I/O, or leaves these
 // annotations to the plugin.
-func ownAnnotations(r runtime) []Finding {
-	switch r.family() {
+func (i *inspection) ownAnnotations() {
+	switch i.family() {
 	case containerd:
-		return containerdAnnotations(r)
+		i.containerdAnnotations("ignore_rdt_not_enabled_errors", rdtAnnotations, i.ignoreRDT)
+		i.containerdAnnotations("ignore_blockio_not_enabled_errors", blockIOAnnotations, i.ignoreBlockIO)
 	case crio:
-		return crioAnnotations(r)
+		i.crioAnnotations()
 	}
-	return nil
 }
 
 // crioAnnotations follows the source code of CRI-O 1.34 to 1.37. Without rdt_config_file, internal/config/rdt refuses a
 // container that requests an RDT class. Without blockio_config_file, specSetBlockioClass ignores the request.
-func crioAnnotations(r runtime) []Finding {
-	var findings []Finding
-	if r.own[rdtFileKey] == "" {
-		findings = append(findings, Finding{Warning, "CRI-O refuses pods with " + rdtAnnotations + " annotations; if you use these " +
-			"annotations, replace them (see docs/requests.md), because CRI-O has no setting to ignore them"})
+func (i *inspection) crioAnnotations() {
+	if i.own[rdtFileKey] == "" {
+		i.report(Warning, "CRI-O refuses pods with "+rdtAnnotations+" annotations; if you use these "+
+			"annotations, replace them (see docs/requests.md), because CRI-O has no setting to ignore them")
 	}
-	if r.own != nil && r.own[blockIOFileKey] == "" {
-		findings = append(findings, Finding{OK, "CRI-O leaves " + blockIOAnnotations + " annotations to the plugin"})
+	if i.own != nil && i.own[blockIOFileKey] == "" {
+		i.report(OK, "CRI-O leaves "+blockIOAnnotations+" annotations to the plugin")
 	}
-	return findings
 }
 
-func containerdAnnotations(r runtime) []Finding {
-	var findings []Finding
-	for _, flag := range []struct {
-		name, annotation string
-		value            *bool
-	}{
-		{"ignore_rdt_not_enabled_errors", rdtAnnotations, r.ignoreRDT},
-		{"ignore_blockio_not_enabled_errors", blockIOAnnotations, r.ignoreBlockIO},
-	} {
-		switch {
-		case flag.value == nil:
-			findings = append(findings, Finding{Unknown, fmt.Sprintf("whether containerd refuses pods with %s annotations: "+
-				"containerd does not report %s", flag.annotation, flag.name)})
-		case *flag.value:
-			findings = append(findings, Finding{OK, "containerd leaves " + flag.annotation + " annotations to the plugin"})
-		default:
-			findings = append(findings, Finding{Warning, fmt.Sprintf("containerd refuses pods with %s annotations; "+
-				"if you use these annotations, set %s = true in containerd's CRI configuration", flag.annotation, flag.name)})
-		}
+// containerdAnnotations evaluates the flag of containerd for some annotations. It is nil if it is unknown.
+func (i *inspection) containerdAnnotations(name, annotations string, ignored *bool) {
+	switch {
+	case ignored == nil:
+		i.report(Unknown, "whether containerd refuses pods with %s annotations: containerd does not report %s", annotations, name)
+	case *ignored:
+		i.report(OK, "containerd leaves %s annotations to the plugin", annotations)
+	default:
+		i.report(Warning, "containerd refuses pods with %s annotations; if you use these annotations, set %s = true in containerd's CRI configuration",
+			annotations, name)
 	}
-	return findings
 }

@@ -72,22 +72,36 @@ func Inspect(ctx context.Context, o Options) ([]Finding, error) {
 		return nil, err
 	}
 
-	runtime, err := ask(ctx, path)
-	if err != nil {
-		text := fmt.Sprintf("the runtime does not answer on %s: %v; check that the runtime runs, that this is its socket, "+
+	i := &inspection{Options: o}
+	if i.runtime, err = ask(ctx, path); err != nil {
+		i.report(Problem, "the runtime does not answer on %s: %v; check that the runtime runs, that this is its socket, "+
 			"and that you are root; in a container, mount the socket", o.Endpoint, err)
-		return []Finding{{Problem, text}}, nil
+		return i.findings, nil
 	}
 
-	findings := []Finding{{OK, fmt.Sprintf("the runtime is %s %s", runtime.name, runtime.version)}}
-	findings = append(findings, rdtOverNRI(runtime), ociRuntime(ctx, o, runtime), nriSocket(ctx, o, runtime))
-	findings = append(findings, properties(runtime, o.Properties)...)
-	findings = append(findings, updates(runtime)...)
-	findings = append(findings, ownConfiguration(o.Files, runtime)...)
-	findings = append(findings, validator(o.Files, runtime)...)
-	findings = append(findings, otherPlugins(o.Files)...)
-	findings = append(findings, killRules(o.Files)...)
-	return append(findings, ownAnnotations(runtime)...), nil
+	i.report(OK, "the runtime is %s %s", i.name, i.version)
+	i.rdtOverNRI()
+	i.ociRuntime(ctx)
+	i.nriSocket(ctx)
+	i.properties()
+	i.updates()
+	i.ownConfiguration()
+	i.validator()
+	i.otherPlugins()
+	i.killRules()
+	i.ownAnnotations()
+	return i.findings, nil
+}
+
+// inspection collects the findings about a runtime.
+type inspection struct {
+	Options
+	runtime
+	findings []Finding
+}
+
+func (i *inspection) report(level Level, format string, args ...any) {
+	i.findings = append(i.findings, Finding{level, fmt.Sprintf(format, args...)})
 }
 
 func socketPath(endpoint string) (string, error) {
@@ -100,36 +114,37 @@ func socketPath(endpoint string) (string, error) {
 
 // nriSocket reports whether NRI is enabled. It tries the NRI socket, because runtimes do not report over CRI whether
 // NRI is enabled.
-func nriSocket(ctx context.Context, o Options, r runtime) Finding {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", o.NRISocket)
+func (i *inspection) nriSocket(ctx context.Context) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", i.NRISocket)
 	switch {
 	case err == nil:
 		_ = conn.Close()
-		return Finding{OK, "NRI is on: " + o.NRISocket + " answers"}
+		i.report(OK, "NRI is on: %s answers", i.NRISocket)
 	case errors.Is(err, fs.ErrNotExist):
-		return Finding{Problem, fmt.Sprintf("NRI is off, or its socket is not %s; %s", o.NRISocket, r.nriRemedy())}
+		i.report(Problem, "NRI is off, or its socket is not %s; %s", i.NRISocket, i.nriRemedy())
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return Finding{Problem, fmt.Sprintf("NRI is off: no process serves %s; %s", o.NRISocket, r.nriRemedy())}
+		i.report(Problem, "NRI is off: no process serves %s; %s", i.NRISocket, i.nriRemedy())
+	default:
+		i.report(Unknown, "whether NRI is on: %v; run this check as root", err)
 	}
-	return Finding{Unknown, fmt.Sprintf("whether NRI is on: %v; run this check as root", err)}
 }
 
 // otherPlugins lists the NRI plugins that the runtime starts itself, from NRI's default directory. It cannot list
 // plugins that connect to the NRI socket, because the runtime reports these only when it creates a container.
-func otherPlugins(files Files) []Finding {
+func (i *inspection) otherPlugins() {
 	const dir = "/opt/nri/plugins"
-	names, err := files.Glob(dir + "/*")
-	switch {
-	case err != nil:
-		return []Finding{{Unknown, fmt.Sprintf("which NRI plugins the runtime starts: %v", err)}}
-	case len(names) == 0:
-		return nil
+	names, err := i.Files.Glob(dir + "/*")
+	if err != nil {
+		i.report(Unknown, "which NRI plugins the runtime starts: %v", err)
+	}
+	if len(names) == 0 {
+		return
 	}
 
-	for i := range names {
-		names[i] = path.Base(names[i])
+	for n := range names {
+		names[n] = path.Base(names[n])
 	}
-	return []Finding{{Warning, fmt.Sprintf("the runtime starts other NRI plugins from %s: %s; "+
+	i.report(Warning, "the runtime starts other NRI plugins from %s: %s; "+
 		"only one plugin can set each field of a container (docs/compatibility.md); "+
-		"after a container was created, qos-nri-plugin status lists all NRI plugins", dir, strings.Join(names, ", "))}}
+		"after a container was created, qos-nri-plugin status lists all NRI plugins", dir, strings.Join(names, ", "))
 }

@@ -209,8 +209,9 @@ func TestAnOCIRuntimeThatFailsIsUnknown(t *testing.T) {
 		filepath.Join(old, "missing"): "not a directory",
 	} {
 		_, err := Features(t.Context(), program)
-		got := ociRuntime(t.Context(), Options{Features: Features}, runtime{name: "containerd", oci: program})
-		if err == nil || got.Level != Unknown || !strings.Contains(got.Text, want) {
+		i := inspection{Options: Options{Features: Features}, runtime: runtime{name: "containerd", oci: program}}
+		i.ociRuntime(t.Context())
+		if got := i.findings[0]; err == nil || got.Level != Unknown || !strings.Contains(got.Text, want) {
 			t.Errorf("the error is %v, and the finding %s, want unknown with %q", err, got, want)
 		}
 	}

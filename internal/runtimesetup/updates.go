@@ -39,10 +39,8 @@ func atLeast(has, least string) bool {
 }
 
 // updates reports whether the runtime can hang because of an NRI plugin.
-func updates(r runtime) []Finding {
-	reason := NoUpdates(r.name, r.version, "")
-	if reason == "" {
-		return nil
+func (i *inspection) updates() {
+	if reason := NoUpdates(i.name, i.version, ""); reason != "" {
+		i.report(Warning, "%s, so this plugin requests no updates, but other plugins may request them", reason)
 	}
-	return []Finding{{Warning, reason + ", so this plugin requests no updates, but other plugins may request them"}}
 }
