@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math"
 	"path"
 	"slices"
@@ -37,7 +36,7 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	s := &snapshot{classes: maps.Clone(own.classes), offered: map[string]bool{}, unordered: b.opts.disksWithoutPriorities()}
+	s := &snapshot{classes: own.classes, offered: map[string]bool{}, unordered: b.opts.disksWithoutPriorities()}
 	s.status = b.statusOf(own.classes, s.unordered)
 	for _, name := range own.names {
 		s.offered[name] = true

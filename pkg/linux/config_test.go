@@ -5,6 +5,7 @@ package linux
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -15,14 +16,21 @@ import (
 
 const head = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: vendor.example/profile\n  linux:\n    classes:\n      a: "
 
-// parse reads a class file whose only class has these properties.
-func parse(properties string) (*Config, error) {
-	file := classes.File{Name: "a.yaml", Data: []byte(head + properties + "\n")}
-	config, err := classes.Parse([]classes.File{file}, []classes.Kind{Kind(Options{Log: discard()})}, nil)
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// parseFile reads a class file with this text.
+func parseFile(text string) (*classes.Config, error) {
+	return classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, []classes.Kind{Kind(Options{Log: discard()})}, nil)
+}
+
+// parse reads a class file whose only class "a" has these properties, and ends the test if they are wrong.
+func parse(t *testing.T, properties string) *Config {
+	t.Helper()
+	config, err := parseFile(head + properties + "\n")
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return config.Resources[0].Backend.(*Config), nil
+	return config.Resources[0].Backend.(*Config)
 }
 
 func TestAPropertyBecomesTheSettingOfAContainer(t *testing.T) {
@@ -68,11 +76,7 @@ func TestAPropertyBecomesTheSettingOfAContainer(t *testing.T) {
 		{"a burst is at most the quota", "{cpu: {burst: 80ms}}", limited, "linux.resources.unified[cpu.max.burst]=50000"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			config, err := parse(test.class)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := config.classes["a"].adjustment(test.spec)
+			got, err := parse(t, test.class).classes["a"].adjustment(test.spec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,11 +100,7 @@ func TestAClassCannotBeComputedWithoutWhatItIsRelativeTo(t *testing.T) {
 		"{oomScoreAdj: {add: 5}}": "oomScoreAdj: the class adds +5 to the container's own value, and the runtime does not report that value; " +
 			"write a number into the class, or create the pod again",
 	} {
-		config, err := parse(class)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := config.classes["a"].adjustment(classes.Spec{}); err == nil || err.Error() != want {
+		if _, err := parse(t, class).classes["a"].adjustment(classes.Spec{}); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", class, err, want)
 		}
 	}
@@ -154,7 +154,7 @@ func TestAWrongPropertyIsReportedWithItsPlaceAndRemedy(t *testing.T) {
 		"":                                              ": sets nothing; add a property, e.g. oomScoreAdj: 500",
 	} {
 		t.Run(properties, func(t *testing.T) {
-			_, err := parse(properties)
+			_, err := parseFile(head + properties + "\n")
 			if diff := cmp.Diff(class+want, fmt.Sprint(err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -166,7 +166,7 @@ func TestAClassOfPodsHasOnlyPropertiesOfPods(t *testing.T) {
 	const class = "a.yaml:8: resources[0].linux.classes.a"
 	const other = ": must be omitted in scope pod: a class of pods sets only cpu.idle; write another resource, in scope container"
 	for properties, want := range map[string]string{
-		"{cpu: {idle: true}}":                     "",
+		"{cpu: {idle: true}}":                     "<nil>",
 		"{cpu: {idle: perhaps}}":                  class + `.cpu.idle: must be true or false, not "perhaps"`,
 		"{oomScoreAdj: 5}":                        class + ".oomScoreAdj" + other,
 		"{cpu: {idle: true, burst: 10ms}}":        class + ".cpu.burst" + other,
@@ -175,11 +175,7 @@ func TestAClassOfPodsHasOnlyPropertiesOfPods(t *testing.T) {
 		"{}": class + ": sets nothing; add a property, e.g. cpu: {idle: true}",
 	} {
 		t.Run(properties, func(t *testing.T) {
-			text := strings.Replace(head, "  linux:", "  scope: pod\n  linux:", 1) + properties + "\n"
-			_, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, []classes.Kind{Kind(Options{Log: discard()})}, nil)
-			if want == "" && err == nil {
-				return
-			}
+			_, err := parseFile(strings.Replace(head, "  linux:", "  scope: pod\n  linux:", 1) + properties + "\n")
 			if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -188,15 +184,12 @@ func TestAClassOfPodsHasOnlyPropertiesOfPods(t *testing.T) {
 }
 
 func TestTwoResourcesCannotSetTheSameProperty(t *testing.T) {
-	file := func(second string) []classes.File {
-		return []classes.File{{Name: "a.yaml", Data: []byte(head + "{oomScoreAdj: 5, memory: {high: 1Gi}}\n- name: vendor.example/other\n  linux: {classes: {b: " + second + "}}\n")}}
-	}
 	for second, want := range map[string]string{
 		"{memory: {low: 1Gi}}": "<nil>",
 		"{memory: {high: max}}": "a.yaml:9: resources[1].linux: sets linux.resources.unified[memory.high], " +
 			"and so does vendor.example/profile at a.yaml:4; let only one resource set it",
 	} {
-		_, err := classes.Parse(file(second), []classes.Kind{Kind(Options{Log: discard()})}, nil)
+		_, err := parseFile(head + "{oomScoreAdj: 5, memory: {high: 1Gi}}\n- name: vendor.example/other\n  linux: {classes: {b: " + second + "}}\n")
 		if fmt.Sprint(err) != want {
 			t.Errorf("%s: got %v, want %s", second, err, want)
 		}
@@ -253,7 +246,7 @@ func FuzzProcess(f *testing.F) {
 		if text, err := parseNUMA(limits); err == nil && strings.Contains(text, "\n") {
 			t.Errorf("the memory policy in %q is %q", limits, text)
 		}
-		if text, err := parseStat([]byte(stat)); err == nil && strings.Contains(text, "\n") {
+		if text, err := parseStat(stat); err == nil && strings.Contains(text, "\n") {
 			t.Errorf("the policy in %q is %q", stat, text)
 		}
 	})

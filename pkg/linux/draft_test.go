@@ -22,11 +22,7 @@ func TestADraftedClassAllowsTheNeededMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		config, err := parse(string(class))
-		if err != nil {
-			t.Fatal(err)
-		}
-		high, sets, err := config.classes["a"].value("memory.high").text(classes.Spec{})
+		high, sets, err := parse(t, string(class)).classes["a"].value("memory.high").text(classes.Spec{})
 		if diff := cmp.Diff(want, high); diff != "" || !sets || err != nil {
 			t.Errorf("memory.high of %s is set %t, %v (-want +got):\n%s", class, sets, err, diff)
 		}

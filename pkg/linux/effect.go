@@ -65,39 +65,32 @@ func (o Options) disksWithoutPriorities() (names []string) {
 
 // conditions reports the classes that can harm their containers. These classes are still enforced.
 func (b *Backend) conditions(all map[string]class) (conditions []classes.Condition) {
-	if stalling, why := b.stalling(all); len(stalling) > 0 {
-		conditions = append(conditions, classes.Condition{Type: "MemoryHighSafe", Healthy: true, Limited: true, Reason: "NoSwap",
-			Message: fmt.Sprintf("a container of class %s that allocates more than memory.high can stall for minutes, and is not killed: "+
-				"without swap, the kernel cannot reclaim what programs allocate; %s", list(stalling), why)})
+	report := func(about []string, kind, reason, format string, args ...any) {
+		if len(about) > 0 {
+			conditions = append(conditions, classes.Condition{Type: kind, Healthy: true, Limited: true, Reason: reason, Message: fmt.Sprintf(format, args...)})
+		}
 	}
+
+	stalling, why := b.stalling(all)
+	report(stalling, "MemoryHighSafe", "NoSwap", "a container of class %s that allocates more than memory.high can stall for minutes, and is not killed: "+
+		"without swap, the kernel cannot reclaim what programs allocate; %s", list(stalling), why)
 	killed := classesWith(all, func(c class) bool {
 		share, is := c.value("memory.min").(ofLimit)
 		return is && share.percent == 100 || c.value("memory.min") == fixed("max")
 	})
-	if len(killed) > 0 {
-		conditions = append(conditions, classes.Condition{Type: "MemoryMinSafe", Healthy: true, Limited: true, Reason: "WholeLimit",
-			Message: fmt.Sprintf("memory.min of class %s is the whole memory limit or more, which keeps the kernel from reclaiming the page cache: "+
-				"a container can be killed because of the files that it writes; lower memory.min, or set memory.low", list(killed))})
-	}
+	report(killed, "MemoryMinSafe", "WholeLimit", "memory.min of class %s is the whole memory limit or more, which keeps the kernel from reclaiming the page cache: "+
+		"a container can be killed because of the files that it writes; lower memory.min, or set memory.low", list(killed))
 	for _, protection := range []string{"memory.min", "memory.low"} {
 		names := classesWith(all, func(c class) bool { return atLeast(c.value(protection), c.value("memory.high")) })
-		if len(names) > 0 {
-			conditions = append(conditions, classes.Condition{Type: "MemoryProtectionBelowHigh", Healthy: true, Limited: true, Reason: "NotBelowHigh",
-				Message: fmt.Sprintf("%s of class %s is not below memory.high: the kernel still reclaims what a container uses above memory.high; "+
-					"lower %s, or raise memory.high", protection, list(names), protection)})
-		}
+		report(names, "MemoryProtectionBelowHigh", "NotBelowHigh", "%[1]s of class %[2]s is not below memory.high: the kernel still reclaims what a container "+
+			"uses above memory.high; lower %[1]s, or raise memory.high", protection, list(names))
 	}
-	if refused := refusedWithoutLimits(all); len(refused) > 0 {
-		conditions = append(conditions, classes.Condition{Type: "NeedsLimits", Healthy: true, Limited: true, Reason: "WithoutLimit",
-			Message: fmt.Sprintf("containers without %s are refused; to leave out only these properties, write withoutLimit: skip into the class",
-				strings.Join(refused, " and without "))})
-	}
+	refused := refusedWithoutLimits(all)
+	report(refused, "NeedsLimits", "WithoutLimit", "containers without %s are refused; to leave out only these properties, write withoutLimit: skip into the class",
+		strings.Join(refused, " and without "))
 	idle := classesWith(all, func(c class) bool { return idleOf(c) == "1" })
-	if len(idle) > 0 {
-		conditions = append(conditions, classes.Condition{Type: "PodResizeSafe", Healthy: true, Limited: true, Reason: "CPUIdle",
-			Message: fmt.Sprintf("the kubelet cannot change the CPU requests of a running pod of class %s: the kernel refuses a CPU weight for the cgroup "+
-				"of an idle pod; let the pod leave the class before a resize, or create it again", list(idle))})
-	}
+	report(idle, "PodResizeSafe", "CPUIdle", "the kubelet cannot change the CPU requests of a running pod of class %s: the kernel refuses a CPU weight for the cgroup "+
+		"of an idle pod; let the pod leave the class before a resize, or create it again", list(idle))
 	return conditions
 }
 

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -228,10 +227,7 @@ func (b *Backend) hasValues(target classes.Holder, files map[string]string) (boo
 	if len(files) == 0 {
 		return true, nil
 	}
-	dir, err := b.opts.Tree.UnifiedDir(target)
-	if errors.Is(err, cgroup.ErrNoCgroup) {
-		return false, fmt.Errorf("%w: %w", classes.ErrEnded, err)
-	}
+	dir, err := b.runningDir(target)
 	if err != nil {
 		return false, err
 	}

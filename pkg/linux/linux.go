@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
@@ -113,21 +114,15 @@ func (b *Backend) Apply(_ context.Context, config classes.BackendConfig) error {
 	if err != nil {
 		return err
 	}
-	b.live.Store(next.with(b.live.Load().classes))
+	all := map[string]class{}
+	maps.Copy(all, b.live.Load().classes)
+	maps.Copy(all, next.classes)
+	next.classes = all
+	b.live.Store(next)
 	for class, reason := range next.status.Degraded {
 		b.log.Warn("a class is enforced only in part", "class", class, "reason", reason)
 	}
 	return nil
-}
-
-// with adds the classes that the snapshot lacks.
-func (s *snapshot) with(former map[string]class) *snapshot {
-	for name, c := range former {
-		if _, kept := s.classes[name]; !kept {
-			s.classes[name] = c
-		}
-	}
-	return s
 }
 
 // Repair implements classes.Backend. It reads the state of the machine again. The classes have no state of their own on
@@ -139,10 +134,8 @@ func (b *Backend) Repair(context.Context) (classes.Drift, error) {
 	if s.offered == nil {
 		return classes.Drift{}, nil
 	}
-	offered := map[string]class{}
-	for name := range s.offered {
-		offered[name] = s.classes[name]
-	}
+	offered := maps.Clone(s.classes)
+	maps.DeleteFunc(offered, func(name string, _ class) bool { return !s.offered[name] })
 	if unavailable := b.unavailable(offered); unavailable != nil {
 		return classes.Drift{}, unavailable
 	}
@@ -161,13 +154,8 @@ func (b *Backend) Withdraw(context.Context) error {
 // Release implements classes.Backend.
 func (b *Backend) Release(_ context.Context, inUse func(class string) bool) error {
 	s := *b.live.Load()
-	kept := map[string]class{}
-	for name, c := range s.classes {
-		if s.offered[name] || inUse(name) {
-			kept[name] = c
-		}
-	}
-	s.classes = kept
+	s.classes = maps.Clone(s.classes)
+	maps.DeleteFunc(s.classes, func(name string, _ class) bool { return !s.offered[name] && !inUse(name) })
 	b.live.Store(&s)
 	return nil
 }

@@ -57,17 +57,13 @@ func (p *parser) memoryPolicy(f *classes.Field) {
 	case name == "preferred" && len(nodes) > 1:
 		fields["nodes"].Report("must be one node; the mode preferred-many has several")
 	}
-	p.set("memoryPolicy", classes.Setting{Name: classes.SettingMemoryPolicy}, policyOf(mode, nodes))
+	p.set("memoryPolicy", classes.Setting{Name: classes.SettingMemoryPolicy}, numaPolicy{fixed(policyText(mode, nodes)), nodes})
 }
 
 // numaPolicy is the text of classes.SettingMemoryPolicy, with its nodes.
 type numaPolicy struct {
 	fixed
 	nodes []int
-}
-
-func policyOf(mode numaMode, nodes []int) numaPolicy {
-	return numaPolicy{fixed(policyText(mode, nodes)), nodes}
 }
 
 // policyText returns the text of classes.SettingMemoryPolicy. It has the same form as the result of `words`, but does

@@ -22,13 +22,9 @@ func TestAMemoryPolicyIsReadBack(t *testing.T) {
 		{"{memoryPolicy: {mode: bind, nodes: 1}}", "linux.memoryPolicy is mode=MPOL_INTERLEAVE nodes=0-1, and the class has mode=MPOL_BIND nodes=1: " +
 			`the container runtime has not set it; upgrade the OCI runtime, or remove the property from class "a"`},
 	} {
-		config, err := parse(test.class)
-		if err != nil {
-			t.Fatal(err)
-		}
 		m := sim.New(sim.Options{})
 		policy := &api.LinuxMemoryPolicy{Mode: api.MpolMode_MPOL_INTERLEAVE, Nodes: "0-1"}
-		backend, pid := running(t, m, config, nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", MemoryPolicy: policy})
+		backend, pid := running(t, m, test.class, policy)
 		target := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/pod1/c1", PID: pid, Starting: true}
 		if err := backend.Enforce(t.Context(), target, "a", "a"); fmt.Sprint(err) != test.want {
 			t.Errorf("%s: got %v, want %s", test.class, err, test.want)
@@ -39,12 +35,8 @@ func TestAMemoryPolicyIsReadBack(t *testing.T) {
 // TestAMemoryPolicyThatNoClassCanHaveIsStale uses a process that has set a flag of its policy. The values of its cgroup
 // are still observed.
 func TestAMemoryPolicyThatNoClassCanHaveIsStale(t *testing.T) {
-	config, err := parse("{memoryPolicy: {mode: bind, nodes: 0-1}, pids: {max: 100}}")
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := sim.New(sim.Options{})
-	backend, pid := running(t, m, config, nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1"})
+	backend, pid := running(t, m, "{memoryPolicy: {mode: bind, nodes: 0-1}, pids: {max: 100}}", nil)
 	m.ChangeProcess(pid, func(p *sim.Process) { p.NUMA = "bind=static:0-1" })
 
 	target := classes.Holder{ID: "c1", Container: "main", CgroupsPath: "/kubepods/pod1/c1", PID: pid}
@@ -59,10 +51,11 @@ func TestAMemoryPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 	}
 }
 
-// running returns a backend with a configuration, and the first process of a container.
-func running(t *testing.T, m *sim.Machine, config classes.BackendConfig, container nriruntime.Spec) (backend classes.Backend, pid int) {
+// running returns a backend whose only class "a" has these properties, and the first process of the container c1, for which the runtime
+// has set a memory policy.
+func running(t *testing.T, m *sim.Machine, properties string, policy *api.LinuxMemoryPolicy) (backend classes.Backend, pid int) {
 	t.Helper()
-	pid, err := m.Create(t.Context(), container)
+	pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", MemoryPolicy: policy})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +64,7 @@ func running(t *testing.T, m *sim.Machine, config classes.BackendConfig, contain
 		t.Fatal(err)
 	}
 	backend = Kind(Options{FS: m, Tree: tree, Log: discard()}).New("vendor.example/profile", classes.ContainerScope)
-	if err := backend.Apply(t.Context(), config); err != nil {
+	if err := backend.Apply(t.Context(), parse(t, properties)); err != nil {
 		t.Fatal(err)
 	}
 	return backend, pid
@@ -80,11 +73,7 @@ func running(t *testing.T, m *sim.Machine, config classes.BackendConfig, contain
 // TestValuesThatDependOnTheContainerAreNotReported: the values of a class are only those that are the same for all
 // containers.
 func TestValuesThatDependOnTheContainerAreNotReported(t *testing.T) {
-	config, err := parse("{pids: {max: 100}, oomScoreAdj: {add: 10}}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	backend, _ := running(t, sim.New(sim.Options{}), config, nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1"})
+	backend, _ := running(t, sim.New(sim.Options{}), "{pids: {max: 100}, oomScoreAdj: {add: 10}}", nil)
 	valued, _ := backend.(classes.Valued)
 	if got := fmt.Sprint(valued.Values()); got != "map[a:map[pids.max:100]]" {
 		t.Errorf("the values are %s", got)

@@ -5,7 +5,6 @@ package linux
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 
@@ -86,10 +85,7 @@ type rlimitPair struct {
 func rlimitValue(f *classes.Field) (limit uint64, ok bool) {
 	const want = "a whole number, or unlimited"
 	text := scalar(f, want)
-	if text == unlimited {
-		return math.MaxUint64, true
-	}
-	limit, err := strconv.ParseUint(text, 10, 64)
+	limit, err := parseLimit(text)
 	if text != "" && err != nil {
 		f.Report("must be %s, not %s", want, quote(text))
 	}
@@ -104,7 +100,6 @@ func (p *parser) ioPriority(f *classes.Field) {
 	if f == nil {
 		return
 	}
-	names := ioClassNames()
 	kind, priority := f, (*classes.Field)(nil)
 	if isMapping(f) {
 		fields := f.ExactFields("class", "priority")
@@ -113,7 +108,7 @@ func (p *parser) ioPriority(f *classes.Field) {
 			return
 		}
 	}
-	class := oneOf(kind, names...)
+	class := oneOf(kind, ioClassNames()...)
 	level, _ := integer(priority, 0, 7)
 	if class == "idle" && priority != nil {
 		priority.Report("must be omitted: the class idle has no priorities")
@@ -128,9 +123,6 @@ func (p *parser) ioPriority(f *classes.Field) {
 }
 
 func (p *parser) scheduler(f *classes.Field) {
-	if f == nil {
-		return
-	}
 	fields := f.ExactFields("policy", "nice", "priority")
 	if fields == nil {
 		return

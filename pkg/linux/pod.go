@@ -79,12 +79,9 @@ func idleOf(c class) string {
 
 // idleNow reads a pod's cgroup.
 func (b *Backend) idleNow(target classes.Holder) (idle, weight string, err error) {
-	dir, err := b.opts.Tree.UnifiedDir(target)
-	if errors.Is(err, cgroup.ErrNoCgroup) {
-		return "", "", fmt.Errorf("%w: %w", classes.ErrEnded, err)
-	}
+	dir, err := b.runningDir(target)
 	if err != nil {
-		return "", "", fmt.Errorf("find the cgroup: %w", err)
+		return "", "", err
 	}
 	idle, err = b.opts.read(path.Join(dir, idleFile))
 	if err != nil {

@@ -76,33 +76,28 @@ type process struct {
 
 // read returns the text of a setting of the process. The error for a process that has ended is classes.ErrEnded.
 func (p process) read(setting classes.Setting) (string, error) {
+	file, parse := "", func(content string) (string, error) { return strings.TrimSpace(content), nil }
 	switch setting.Name {
 	case classes.SettingOOMScoreAdj:
-		data, err := p.file("oom_score_adj")
-		return strings.TrimSpace(string(data)), err
+		file = "oom_score_adj"
 	case classes.SettingRlimit:
-		data, err := p.file("limits")
-		if err != nil {
-			return "", err
-		}
-		return parseLimits(string(data), setting.Key)
+		file, parse = "limits", func(content string) (string, error) { return parseLimits(content, setting.Key) }
 	case classes.SettingScheduler:
-		data, err := p.file("stat")
-		if err != nil {
-			return "", err
-		}
-		return parseStat(data)
+		file, parse = "stat", parseStat
+	case classes.SettingMemoryPolicy:
+		file, parse = "numa_maps", parseNUMA
 	case classes.SettingIOPriority:
 		priority, err := p.fs.IOPriority(p.pid)
 		return ioPriorityText(priority>>13&7, priority&7), p.ended(err)
-	case classes.SettingMemoryPolicy:
-		data, err := p.file("numa_maps")
-		if err != nil {
-			return "", err
-		}
-		return parseNUMA(string(data))
+	default:
+		return "", fmt.Errorf("%s cannot be read from the kernel", setting)
 	}
-	return "", fmt.Errorf("%s cannot be read from the kernel", setting)
+
+	data, err := p.file(file)
+	if err != nil {
+		return "", err
+	}
+	return parse(string(data))
 }
 
 // opener is an FS that can read the beginning of a file.
@@ -169,11 +164,11 @@ func parseLimit(text string) (uint64, error) {
 }
 
 // parseStat returns the text of the scheduling policy from the content of /proc/PID/stat.
-func parseStat(stat []byte) (string, error) {
+func parseStat(stat string) (string, error) {
 	const nice, priority, policy = 19, 40, 41 // as in the page proc_pid_stat of section 5
 	var numbers []int64
 	for _, field := range []int{policy, nice, priority} {
-		number, err := strconv.ParseInt(cgroup.StatField(stat, field), 10, 64)
+		number, err := strconv.ParseInt(cgroup.StatField([]byte(stat), field), 10, 64)
 		if err != nil {
 			return "", fmt.Errorf("field %d of /proc/PID/stat: %w", field, err)
 		}
