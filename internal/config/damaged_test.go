@@ -28,43 +28,6 @@ func wideOf(text string) string {
 	return string(wide)
 }
 
-func TestBinaryFilesAreRefusedByNameInAFewLines(t *testing.T) {
-	good := classFile("a", "{names: [x]}")
-	for name, content := range map[string]string{
-		"a program":                    "\x7fELF\x02\x01\x01\x00" + strings.Repeat("\x00\xff\x10", 4000),
-		"zeros":                        strings.Repeat("\x00", 4096),
-		"compressed":                   "\x1f\x8b\x08\x00\x00\x00\x00\x00" + strings.Repeat("\xa7\x03", 2000),
-		"Latin-1":                      strings.Replace(good, "[x]", "[\xe4\xf6]", 1),
-		"text with a zero in it":       strings.Replace(good, "[x]", "[x\x00y]", 1),
-		"a megabyte without an end":    "a: \"" + strings.Repeat("x", 1<<20-10),
-		"a megabyte of one name":       classFile(strings.Repeat("x", 1<<20-200), "{names: [x]}"),
-		"a megabyte of brackets":       strings.Repeat("[", 1<<20-1),
-		"a megabyte of empty items":    strings.Repeat("- \n", 1<<20/3-1),
-		"a megabyte of unknown fields": strings.Replace(good, "resources:", strings.Repeat("x: 1\n", 1<<17)+"resources:", 1),
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := directory(t, map[string]string{"damaged.yaml": content})
-			source := config.Read(dir, kinds(), os.ReadFile)
-			if source.Err == nil {
-				t.Fatalf("the damaged file is accepted as %+v", source.Config)
-			}
-
-			text := source.Err.Error()
-			if !strings.Contains(text, filepath.Join(dir, "damaged.yaml")) {
-				t.Errorf("the error does not name the file: %.200s", text)
-			}
-
-			if lines := strings.Count(text, "\n") + 1; lines > 110 || len(text) > 64<<10 {
-				t.Errorf("the error has %d lines, %d bytes", lines, len(text))
-			}
-
-			if strings.ContainsAny(text, "\x00\x1b\r") {
-				t.Errorf("the error contains control characters: %.200q", text)
-			}
-		})
-	}
-}
-
 func TestByteOrderMarksAreAccepted(t *testing.T) {
 	good := classFile("a", "{names: [x]}")
 	for name, content := range map[string]string{"UTF-8": "\ufeff" + good, "UTF-16": wideOf(good)} {

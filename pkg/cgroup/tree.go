@@ -28,7 +28,7 @@ const defaultMount = "/sys/fs/cgroup"
 
 // FS is the part of the host's filesystem that a Tree needs. Paths are paths on the host.
 type FS interface {
-	ReadFile(path string) ([]byte, error)
+	FileReader
 	ReadDir(path string) ([]string, error)
 }
 

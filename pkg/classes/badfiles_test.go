@@ -206,4 +206,14 @@ var badFiles = []struct {
 	{"configFile, although Parse got no function to read files", resource("name: rdt", "rdt: {configFile: /x.yaml}"), []string{
 		"a.yaml:5: resources[0].rdt.configFile: cannot read /x.yaml here; put the configuration into the class file",
 	}},
+	{"a section in block style, with comments and gaps", resource("name: rdt", "rdt:", "  # a comment", "", "  classes:", "    gold: {}", "", "    bronze:", "      ok: 1", "      bad: 1", "  more: |", "    a", "    b", "  other: 1"), []string{
+		"a.yaml:13: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:14: resources[0].rdt.more: unknown field; the known fields are classes", "a.yaml:17: resources[0].rdt.other: unknown field; the known fields are classes",
+	}},
+	{"a section in flow style over several lines", resource("name: rdt", "rdt: {", "  classes: {", "   gold: {", "   bad: 1}}, other: {},", "  more: 1}"), []string{
+		"a.yaml:8: resources[0].rdt.classes.gold.bad: is bad", "a.yaml:8: resources[0].rdt.other: unknown field; the known fields are classes", "a.yaml:9: resources[0].rdt.more: unknown field; the known fields are classes",
+	}},
+	{"a section behind an alias", resource("name: &n rdt", "rdt: {classes: {gold: &x {", "  bad: 1}, bronze: *x}}"), []string{
+		"a.yaml:6: resources[0].rdt.classes.bronze.bad: is bad", "a.yaml:6: resources[0].rdt.classes.gold.bad: is bad",
+	}},
+	{"a problem of a whole section", resource("name: rdt", "rdt:", "  classes: {explode: {}}"), []string{"a.yaml:5: resources[0].rdt: exploded"}},
 }

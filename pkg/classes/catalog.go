@@ -125,27 +125,21 @@ type Catalog struct {
 	families [2]family
 	// claims maps each container to its volumes whose PersistentVolumeClaims request a class.
 	claims map[qos.Subject][]ClaimedVolume
-	// `containerDefaults` and `podDefaults` are for pods that have no RuntimeClass and match no rule. They have the
-	// assignments that apply if nothing is requested. `hasRules` is true if a resource has rules.
-	containerDefaults, podDefaults []Assignment
-	hasRules                       bool
+	// defaults has the assignments of each scope that apply if nothing is requested. They are for pods that have no
+	// RuntimeClass and match no rule. `hasRules` is true if a resource has rules.
+	defaults map[Scope][]Assignment
+	hasRules bool
 }
 
 // NewCatalog makes the catalog of offers. The offers must have distinct canonical names. The catalog does not copy the
 // slices inside of the offers, so the caller must not change them.
 func NewCatalog(offers []Offer) *Catalog {
-	c := &Catalog{offers: slices.Clone(offers), place: "on this node", index: make(map[string]int, len(offers)), families: families()}
+	c := &Catalog{offers: slices.Clone(offers), place: "on this node", index: make(map[string]int, len(offers)), families: families(), defaults: map[Scope][]Assignment{}}
 	for i := range c.offers {
 		offer := &c.offers[i]
 		c.index[offer.Name] = i
 		c.hasRules = c.hasRules || len(offer.Rules) > 0
-		switch offer.Scope {
-		case ContainerScope:
-			c.containerDefaults = append(c.containerDefaults, offer.Default(&Holder{}))
-		case PodScope:
-			c.podDefaults = append(c.podDefaults, offer.Default(&Holder{}))
-		case VolumeScope: // has no default
-		}
+		c.defaults[offer.Scope] = append(c.defaults[offer.Scope], offer.Default(&Holder{}))
 	}
 
 	for i := range c.families {
@@ -154,16 +148,12 @@ func NewCatalog(offers []Offer) *Catalog {
 			f.offer = offer
 		}
 	}
-	c.podDefaults, c.containerDefaults = slices.Clip(c.podDefaults), slices.Clip(c.containerDefaults)
 	return c
 }
 
-// defaults returns the assignments that apply if a holder requests nothing. The result is read-only.
-func (c *Catalog) defaults(h *Holder) []Assignment {
-	shared := c.containerDefaults
-	if h.Container == "" {
-		shared = c.podDefaults
-	}
+// defaultsOf returns the assignments that apply if a holder of the scope requests nothing. The result is read-only.
+func (c *Catalog) defaultsOf(h *Holder, scope Scope) []Assignment {
+	shared := slices.Clip(c.defaults[scope])
 	if h.RuntimeHandler == "" && !c.hasRules {
 		return shared
 	}

@@ -66,19 +66,15 @@ func AllocatedByClaim(key string) bool {
 // WithDevices returns the annotations of a container, and an annotation for each class that CDI devices allocate to the container, as if
 // the kubelet had set it. It does not change the parameter `annotations`.
 func WithDevices(annotations map[string]string, devices []string) map[string]string {
-	all, copied := annotations, false
+	if len(devices) == 0 {
+		return annotations
+	}
+	all := map[string]string{}
+	maps.Copy(all, annotations)
 	for _, device := range devices {
-		p, ours := ParseCDIDevice(device)
-		if !ours {
-			continue
+		if p, ours := ParseCDIDevice(device); ours {
+			all[AllocatedKeyPrefix+CDIName(p)] = p.Resource + "=" + p.Class
 		}
-		if !copied {
-			all, copied = maps.Clone(annotations), true
-		}
-		if all == nil {
-			all = map[string]string{}
-		}
-		all[AllocatedKeyPrefix+CDIName(p)] = p.Resource + "=" + p.Class
 	}
 	return all
 }

@@ -28,7 +28,7 @@ var (
 // ErrAllocated is an ErrContradiction: an annotation requests another class than the one that the kubelet allocated.
 var ErrAllocated = fmt.Errorf("%w: the kubelet allocated another class", ErrContradiction)
 
-// refusalReason maps an error to the word that names it in events and metrics.
+// refusalReason is a reason and the word that names it in events and metrics.
 type refusalReason struct {
 	is   error
 	word string

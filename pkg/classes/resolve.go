@@ -243,7 +243,7 @@ func (s *resolver) add(l level, offer int, key, class string) {
 }
 
 func (s *resolver) decide(scope Scope) ([]Assignment, error) {
-	defaults := s.catalog.defaults(s.holder)
+	defaults := s.catalog.defaultsOf(s.holder, scope)
 	if s.asks == nil {
 		return defaults, nil
 	}

@@ -5,6 +5,7 @@ package classes
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -186,22 +187,32 @@ func TestRefusedRequestsHaveAReasonInOneLine(t *testing.T) {
 	}
 }
 
-// TestRequestsForAMissingOfficialResourceAreRefused has a node without RDT. The annotations of the runtimes are ignored
-// there, because other nodes use them. All other requests are refused.
+// TestRequestsForAMissingOfficialResourceAreRefused has a node without RDT, and one whose RDT is for pods. The annotations of the
+// runtimes are ignored there, because other nodes use them. All other requests are refused.
 func TestRequestsForAMissingOfficialResourceAreRefused(t *testing.T) {
-	without := NewCatalog([]Offer{{Resource: Resource{Name: "v.example/x", Scope: ContainerScope}}})
-	ignored := notes{betaKey: "x", betaPodKey: "x"}
-	got, err := resolveMain(without, ignored, notes{criKey: "x", "io.kubernetes.cri.blockio-class": "x"})
-	if err != nil || len(got) != 1 || got[0].Class != SystemDefault {
-		t.Errorf("the annotations of the runtimes are not ignored: %v, %v", got, err)
+	for name, resource := range map[string]Resource{
+		"no RDT":       {Name: "v.example/x", Scope: VolumeScope},
+		"RDT for pods": {Name: RDTResource, Scope: PodScope, Classes: twoClasses()},
+	} {
+		without := NewCatalog([]Offer{{Resource: resource}})
+		if got, err := resolveMain(without, notes{betaKey: "gold", betaPodKey: "gold"}, notes{criKey: "gold", "io.kubernetes.cri.blockio-class": "gold"}); err != nil || len(got) != 0 {
+			t.Errorf("%s: the annotations of the runtimes are not ignored: %v, %v", name, got, err)
+		}
+		for _, key := range []string{kepKey, kepPodKey} {
+			if _, err := resolveMain(without, notes{key: "gold"}, nil); !errors.Is(err, ErrUnknownResource) {
+				t.Errorf("%s: the error for %s is %v, want ErrUnknownResource", name, key, err)
+			}
+		}
 	}
-	for key, value := range map[string]string{kepKey: "x", kepPodKey: "x", ownKey: "rdt=x", podKey: "rdt=x"} {
-		if _, err := resolveMain(without, notes{key: value}, nil); !errors.Is(err, ErrUnknownResource) {
-			t.Errorf("%s: got %v", key, err)
+
+	without := NewCatalog(nil)
+	for _, key := range []string{ownKey, podKey} {
+		if _, err := resolveMain(without, notes{key: "rdt=x"}, nil); !errors.Is(err, ErrUnknownResource) {
+			t.Errorf("the error for %s is %v, want ErrUnknownResource", key, err)
 		}
 	}
 	if _, err := resolveMain(without, nil, notes{allocatedKey: "rdt=x"}); !errors.Is(err, ErrUnknownResource) {
-		t.Errorf("for an allocated class of an unknown resource, the error is %v, want ErrUnknownResource", err)
+		t.Errorf("the error for an allocated class is %v, want ErrUnknownResource", err)
 	}
 }
 
@@ -228,16 +239,6 @@ func TestOfSeveralProblemsTheSameOneIsReportedEachTime(t *testing.T) {
 		if errorText(err) != want {
 			t.Fatalf("got %v", err)
 		}
-	}
-}
-
-func TestOfficialAnnotationsAreForContainers(t *testing.T) {
-	c := NewCatalog([]Offer{{Resource: Resource{Name: RDTResource, Scope: PodScope, Classes: twoClasses()}}})
-	if _, err := resolveMain(c, notes{kepKey: "gold"}, nil); !errors.Is(err, ErrUnknownResource) {
-		t.Errorf("the annotation of the KEP: got the error %v, want ErrUnknownResource", err)
-	}
-	if got, err := resolveMain(c, notes{betaKey: "gold"}, notes{criKey: "gold"}); err != nil || len(got) != 0 {
-		t.Errorf("the annotations of the runtimes: got %v and the error %v, want none", got, err)
 	}
 }
 
@@ -338,34 +339,22 @@ func othersAnnotations() notes {
 	}
 }
 
-func BenchmarkResolveNothingAsked(b *testing.B) {
-	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := resolveMain(c, pod, container); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkResolveAllocated(b *testing.B) {
-	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
-	container[allocatedKey] = "rdt=gold"
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := resolveMain(c, pod, container); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkResolveAnnotated(b *testing.B) {
-	c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
-	pod[ownKey] = "rdt=gold,blockio=bronze"
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := resolveMain(c, pod, container); err != nil {
-			b.Fatal(err)
-		}
+func BenchmarkResolve(b *testing.B) {
+	for name, requests := range map[string]struct{ pod, container notes }{
+		"nothing":   {},
+		"allocated": {container: notes{allocatedKey: "rdt=gold"}},
+		"annotated": {pod: notes{ownKey: "rdt=gold,blockio=bronze"}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			c, pod, container := testCatalog(), othersAnnotations(), othersAnnotations()
+			maps.Copy(pod, requests.pod)
+			maps.Copy(container, requests.container)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := resolveMain(c, pod, container); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
