@@ -142,7 +142,6 @@ func TestCheckReportsAMissingPath(t *testing.T) {
 func TestCheckExitsWithTwoForAWrongCommandLine(t *testing.T) {
 	f := newCheckFixture(t, map[string]string{"a.yaml": apitest.Files})
 	for _, args := range [][]string{
-		{f.dir, f.dir},
 		{f.dir, "--runtime-endpoint", "tcp://127.0.0.1:1"},
 		{f.dir, "--runtime-endpoint", "relative.sock"},
 	} {

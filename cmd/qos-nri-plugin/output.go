@@ -45,7 +45,7 @@ type apiOptions struct{ socket, format string }
 func newAPIOptions(cmd *cobra.Command) *apiOptions {
 	o := &apiOptions{}
 	cmd.Flags().StringVar(&o.socket, "api-socket", agent.DefaultOptions().APISocket, "unix socket of the node API")
-	cmd.Flags().StringVarP(&o.format, "output", "o", string(shell.Table), "one of "+strings.Join(shell.Formats(), ", "))
+	cmd.Flags().StringVarP(&o.format, "output", "o", shell.Table, "one of "+strings.Join(shell.Formats(), ", "))
 	// The call returns an error only if the flag does not exist.
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(shell.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	return o
@@ -124,21 +124,19 @@ func plainError(err error) error {
 		return err
 	}
 
-	switch s.Code() {
-	case codes.Unimplemented:
+	if s.Code() == codes.Unimplemented {
 		return fmt.Errorf("qos-nri-plugin does not support this request; it may be older than this command: %s", s.Message())
-	default:
-		return errors.New(s.Message())
 	}
+	return errors.New(s.Message())
 }
 
 func (o *apiOptions) print(cmd *cobra.Command, message proto.Message, table func() string) error {
-	if o.format == string(shell.Table) {
+	if o.format == shell.Table {
 		_, err := fmt.Fprint(cmd.OutOrStdout(), table())
 		return err
 	}
 
-	text, err := shell.Document(message, shell.Format(o.format))
+	text, err := shell.Document(message, o.format)
 	if err != nil {
 		return err
 	}
@@ -154,7 +152,7 @@ func follow[T any](o *apiOptions, cmd *cobra.Command, stream grpc.ServerStreamin
 		if message, err = stream.Recv(); err != nil {
 			break
 		}
-		if !first && o.format == string(shell.Table) {
+		if !first && o.format == shell.Table {
 			fmt.Fprintln(cmd.OutOrStdout())
 		}
 		err = write(message)

@@ -129,28 +129,38 @@ func TestASocketThatDoesNotAnswerIsAnErrorWithTheRemedy(t *testing.T) {
 	}
 }
 
+// TestWrongCommandLinesExitWithTwo divides the command lines at single spaces, so that an argument can be empty. No plugin runs.
 func TestWrongCommandLinesExitWithTwo(t *testing.T) {
-	f := newFixture(t)
-	for _, args := range [][]string{
-		{"status", "extra"},
-		{"status", "-o", "xml"},
-		{"status", "--none"},
-		{"assignments", "a", "b"},
-		{"assignments", "-o", ""},
-		{"update"},
-		{"update", "default/web", "main"},
-		{"update", "default/web", "main", "rdt"},
-		{"update", "default/web", "main", ""},
-		{"update", "default/web", "main", "rdt=a,rdt=b"},
-		{"version", "extra"},
+	for args, reason := range map[string]string{
+		"status extra":                               "",
+		"status -o xml":                              `--output "xml" is not one of table, json, yaml`,
+		"status --none":                              "",
+		"assignments a b":                            "at most one POD, not 2",
+		"assignments -o ":                            `--output "" is not one of`,
+		"update":                                     "2 or 3 arguments are required, not 0",
+		"update default/web main":                    "",
+		"update default/web main rdt":                "",
+		"update default/web main ":                   "the request is empty",
+		"update default/web main rdt=a,rdt=b":        "",
+		"version extra":                              "",
+		"top --sort-by=size":                         `--sort-by "size" is not one of cache, memory,`,
+		"top --interval=500ms":                       "--interval 500ms is shorter than 1s",
+		"check a b":                                  "at most one PATH, not 2",
+		"calibrate-io":                               "name one disk, such as /dev/sdb",
+		"calibrate-io /dev/sda /dev/sdb":             "name one disk, such as /dev/sdb",
+		"calibrate-io sda":                           "name one disk, such as /dev/sdb",
+		"calibrate-io /dev/sda --duration 100ms":     "--duration 100ms is not between 1s and 10m",
+		"calibrate-io /dev/sda --directory /a --yes": "--directory writes to a file, and --write to the disk; use one of them",
+		"calibrate-io /dev/sda --directory a":        `--directory "a" is not an absolute path`,
+		"calibrate-io /dev/sda --depth 0":            "--depth 0 is not between 1 and 1024",
+		"run --nri-index 1":                          `--nri-index "1" is not a number of two digits`,
+		"run --held-interval 500ms":                  "--held-interval 500ms is not between 1s and 5m, and not 0",
+		"run --history-interval 2m":                  "--history-interval 2m0s is not between 1s and 1m, and not 0",
 	} {
-		t.Run(strings.Join(args, " "), func(t *testing.T) {
-			if args[0] != "version" {
-				args = append(args, "--api-socket", f.socket)
-			}
-			got := run(t.Context(), args...)
-			if got.Code != 2 || got.Out != "" || !strings.HasPrefix(got.Errors, "Error: usage: ") {
-				t.Errorf("answer is %+v, want 2 and the reason", got)
+		t.Run(args, func(t *testing.T) {
+			got := run(t.Context(), strings.Split(args, " ")...)
+			if got.Code != program.ExitUsage || got.Out != "" || !strings.HasPrefix(got.Errors, "Error: usage: ") || !strings.Contains(got.Errors, reason) {
+				t.Errorf("answer is %+v, want %d and %q", got, program.ExitUsage, reason)
 			}
 		})
 	}

@@ -80,7 +80,7 @@ func (o *topOptions) run(ctx context.Context, cmd *cobra.Command, client qosv1al
 		if err != nil {
 			return err
 		}
-		if isTable := o.format == string(shell.Table); !isTable || before != nil {
+		if isTable := o.format == shell.Table; !isTable || before != nil {
 			if isTable {
 				fmt.Fprint(cmd.OutOrStdout(), separator)
 				separator = program.Separator(cmd.OutOrStdout())

@@ -78,15 +78,3 @@ func TestTopRepeatsUntilInterrupted(t *testing.T) {
 		t.Errorf("exit code %d, want 0; output, which must have no escape codes: %q", code, out.String())
 	}
 }
-
-func TestTopRefusesWrongFlags(t *testing.T) {
-	f := newFixture(t)
-	for want, flag := range map[string]string{
-		`--sort-by "size" is not one of cache, memory,`: "--sort-by=size",
-		`--interval 500ms is shorter than 1s`:           "--interval=500ms",
-	} {
-		if got := f.ask(t, "top", flag); got.Code != program.ExitUsage || !strings.Contains(got.Errors, want) {
-			t.Errorf("%s: answer is %+v", flag, got)
-		}
-	}
-}

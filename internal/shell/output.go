@@ -64,23 +64,20 @@ func timeText(t *timestamppb.Timestamp) string {
 	return t.AsTime().UTC().Format(time.RFC3339)
 }
 
-// Format is the value of the flag --output.
-type Format string
-
 // These are the values of the flag --output.
 const (
-	Table Format = "table"
-	JSON  Format = "json"
-	YAML  Format = "yaml"
+	Table = "table"
+	JSON  = "json"
+	YAML  = "yaml"
 )
 
 // Formats lists all formats.
-func Formats() []string { return []string{string(Table), string(JSON), string(YAML)} }
+func Formats() []string { return []string{Table, JSON, YAML} }
 
 // Document formats a message of the node API with the JSON mapping of protobuf (protobuf.dev, "ProtoJSON"). Names of
 // fields are in camelCase, 64-bit numbers are strings, and default values are included. Every YAML document begins with
 // "---", because a watch prints several documents.
-func Document(message proto.Message, format Format) (string, error) {
+func Document(message proto.Message, format string) (string, error) {
 	data, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(message)
 	if err != nil {
 		return "", fmt.Errorf("write %s: %w", format, err)
