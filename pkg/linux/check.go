@@ -29,8 +29,10 @@ func (b *Backend) resolve(config classes.BackendConfig) (*snapshot, error) {
 
 	var errs []error
 	for _, name := range own.names {
-		if err := errors.Join(b.checkLimits(own.classes[name]), b.checkNodes(own.classes[name])); err != nil {
-			errs = append(errs, fmt.Errorf("class %q: %w", name, err))
+		for _, p := range own.classes[name] {
+			if err := b.opts.checkProperty(p); err != nil {
+				errs = append(errs, fmt.Errorf("class %q: %s: %w", name, p.name, err))
+			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -110,56 +112,57 @@ func (o Options) topGroups() map[string][]string {
 	return groups
 }
 
-// checkLimits reports a limit of open files that the kernel refuses at the start of each container.
-func (b *Backend) checkLimits(c class) error {
-	for _, p := range c {
-		limit, is := p.value.(rlimitPair)
-		if !is || p.setting.Key != "RLIMIT_NOFILE" {
-			continue
-		}
-		const file = "/proc/sys/fs/nr_open"
-		text, err := b.opts.read(file)
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.name, err)
-		}
-		most, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", p.name, file, err)
-		}
-		if limit.hard > most {
-			return fmt.Errorf("%s: the hard limit %s is above fs.nr_open of this machine, which is %d; lower it, or raise the sysctl",
-				p.name, limitText(limit.hard), most)
-		}
+// checkProperty reports a value that this machine refuses at the start of each container.
+func (o Options) checkProperty(p property) error {
+	text, _ := p.value.(fixed)
+	if p.setting == (classes.Setting{Name: classes.SettingRlimit, Key: "RLIMIT_NOFILE"}) {
+		return o.checkOpenFiles(wordOf(string(text), "hard"))
+	}
+	if nodes := wordOf(string(text), "nodes"); p.setting.Name == classes.SettingMemoryPolicy && nodes != "" {
+		return o.checkNodes(nodes)
+	}
+	return nil
+}
+
+// checkOpenFiles reports a hard limit of open files that the kernel refuses. The limit 0 is empty.
+func (o Options) checkOpenFiles(hard string) error {
+	const file = "/proc/sys/fs/nr_open"
+	text, err := o.read(file)
+	if err != nil {
+		return err
+	}
+	most, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if limit, _ := strconv.ParseUint(hard, 10, 64); limit > most {
+		return fmt.Errorf("the hard limit %s is above fs.nr_open of this machine, which is %d; lower it, or raise the sysctl", limitText(limit), most)
 	}
 	return nil
 }
 
 // checkNodes reports NUMA nodes without memory, because the kernel refuses every container with such a node.
-func (b *Backend) checkNodes(c class) error {
-	for _, p := range c {
-		policy, is := p.value.(numaPolicy)
-		if !is || len(policy.nodes) == 0 {
-			continue
-		}
-		const file = "/sys/devices/system/node/has_memory"
-		text, err := b.opts.read(file)
-		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s: this kernel has no NUMA policies; boot a kernel with CONFIG_NUMA, or remove the property", p.name)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: find the NUMA nodes: %w", p.name, err)
-		}
-		has, err := parseNodes(text)
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", p.name, file, err)
-		}
-		for _, node := range policy.nodes {
-			if !slices.Contains(has, node) {
-				return fmt.Errorf("%s: this machine has no memory on NUMA node %d; its nodes with memory are %s", p.name, node, text)
-			}
+func (o Options) checkNodes(nodes string) error {
+	const file = "/sys/devices/system/node/has_memory"
+	text, err := o.read(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("this kernel has no NUMA policies; boot a kernel with CONFIG_NUMA, or remove the property")
+	}
+	if err != nil {
+		return fmt.Errorf("find the NUMA nodes: %w", err)
+	}
+	has, err := parseNodes(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+
+	wanted, err := parseNodes(nodes)
+	for _, node := range wanted {
+		if !slices.Contains(has, node) {
+			return fmt.Errorf("this machine has no memory on NUMA node %d; its nodes with memory are %s", node, text)
 		}
 	}
-	return nil
+	return err
 }
 
 func limitText(limit uint64) string {

@@ -178,3 +178,13 @@ func words(fields ...string) string {
 	}
 	return strings.Join(text, " ")
 }
+
+// wordOf returns the value of a field in a text that `words` has made, or "" if the text does not have the field.
+func wordOf(text, field string) string {
+	for word := range strings.FieldsSeq(text) {
+		if value, is := strings.CutPrefix(word, field+"="); is {
+			return value
+		}
+	}
+	return ""
+}

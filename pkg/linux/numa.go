@@ -57,13 +57,7 @@ func (p *parser) memoryPolicy(f *classes.Field) {
 	case name == "preferred" && len(nodes) > 1:
 		fields["nodes"].Report("must be one node; the mode preferred-many has several")
 	}
-	p.set("memoryPolicy", classes.Setting{Name: classes.SettingMemoryPolicy}, numaPolicy{fixed(policyText(mode, nodes)), nodes})
-}
-
-// numaPolicy is the text of classes.SettingMemoryPolicy, with its nodes.
-type numaPolicy struct {
-	fixed
-	nodes []int
+	p.set("memoryPolicy", classes.Setting{Name: classes.SettingMemoryPolicy}, fixed(policyText(mode, nodes)))
 }
 
 // policyText returns the text of classes.SettingMemoryPolicy. It has the same form as the result of `words`, but does

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -70,12 +71,12 @@ func running(t *testing.T, m *sim.Machine, properties string, policy *api.LinuxM
 	return backend, pid
 }
 
-// TestValuesThatDependOnTheContainerAreNotReported: the values of a class are only those that are the same for all
-// containers.
-func TestValuesThatDependOnTheContainerAreNotReported(t *testing.T) {
-	backend, _ := running(t, sim.New(sim.Options{}), "{pids: {max: 100}, oomScoreAdj: {add: 10}}", nil)
-	valued, _ := backend.(classes.Valued)
-	if got := fmt.Sprint(valued.Values()); got != "map[a:map[pids.max:100]]" {
-		t.Errorf("the values are %s", got)
+// TestValuesThatAreTheSameForAllContainersAreReported has an OOM score that depends on the container.
+func TestValuesThatAreTheSameForAllContainersAreReported(t *testing.T) {
+	backend, _ := running(t, sim.New(sim.Options{}),
+		"{pids: {max: 100}, oomScoreAdj: {add: 10}, rlimits: {nofile: 5}, memoryPolicy: {mode: bind, nodes: 0}}", nil)
+	want := map[string]map[string]string{"a": {"pids.max": "100", "rlimits.nofile": "hard=5 soft=5", "memoryPolicy": "mode=MPOL_BIND nodes=0"}}
+	if diff := cmp.Diff(want, backend.(classes.Valued).Values()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

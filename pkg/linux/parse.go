@@ -73,13 +73,7 @@ func (p *parser) rlimit(f *classes.Field) {
 	case f.Name == "rtprio" && hardly > 0:
 		p.needsPrivilege(f, "a limit above 0 lets the container use real-time scheduling, with which it can stop all other programs")
 	}
-	p.set("rlimits."+f.Name, classes.Setting{Name: classes.SettingRlimit, Key: limit.name}, rlimitPair{fixed(rlimitText(softly, hardly)), hardly})
-}
-
-// rlimitPair is the text of classes.SettingRlimit, with its hard limit.
-type rlimitPair struct {
-	fixed
-	hard uint64
+	p.set("rlimits."+f.Name, classes.Setting{Name: classes.SettingRlimit, Key: limit.name}, fixed(rlimitText(softly, hardly)))
 }
 
 func rlimitValue(f *classes.Field) (limit uint64, ok bool) {

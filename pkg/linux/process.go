@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -184,8 +183,5 @@ func sameText(setting classes.Setting, has, wanted string, starting bool) bool {
 	if setting.Name != classes.SettingRlimit || starting {
 		return has == wanted
 	}
-	hard := func(text string) []string {
-		return slices.DeleteFunc(strings.Fields(text), func(word string) bool { return strings.HasPrefix(word, "soft=") })
-	}
-	return slices.Equal(hard(has), hard(wanted))
+	return wordOf(has, "hard") == wordOf(wanted, "hard")
 }
