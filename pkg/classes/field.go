@@ -154,6 +154,15 @@ func (f *Field) Items() []*Field {
 	return f.elements()
 }
 
+// filled returns the elements of a list, and reports `problem` if there are none.
+func (f *Field) filled(problem string) []*Field {
+	elements := f.elements()
+	if f.IsList() && len(elements) == 0 {
+		f.Report("%s", problem)
+	}
+	return elements
+}
+
 func (f *Field) elements() []*Field {
 	if !f.IsList() {
 		f.Report("must be a list, not %s", f.describe())

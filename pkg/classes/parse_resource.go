@@ -98,10 +98,7 @@ func (r *draft) readHandlers(f *Field) {
 		return
 	}
 
-	handlers := f.elements()
-	if f.IsList() && len(handlers) == 0 {
-		f.Report("has no handler; add one, or omit the field to allow all handlers that share the node's kernel")
-	}
+	handlers := f.filled("has no handler; add one, or omit the field to allow all handlers that share the node's kernel")
 	r.RuntimeHandlers = make([]string, 0, len(handlers))
 	for _, handler := range handlers {
 		name, ok := handler.Text()
@@ -116,11 +113,7 @@ func (r *draft) readHandlers(f *Field) {
 }
 
 func (r *draft) readClasses(f *Field) {
-	classes := f.elements()
-	if f.IsList() && len(classes) == 0 {
-		f.Report("has no class; omit the field to offer every class of the backend")
-	}
-	for _, class := range classes {
+	for _, class := range f.filled("has no class; omit the field to offer every class of the backend") {
 		r.readClass(class)
 	}
 }

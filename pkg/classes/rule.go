@@ -87,15 +87,11 @@ func (r *draft) readRules(f *Field) {
 	if f == nil {
 		return
 	}
-	rules := f.elements()
-	switch {
-	case f.IsList() && len(rules) == 0:
-		f.Report("has no rule; omit the field, or add a rule such as {name: batch, namespaces: [batch], class: bronze}")
-	case r.Scope == VolumeScope:
+	if r.Scope == VolumeScope {
 		f.Report("must be omitted: volumes have only the classes that pods request")
 		return
 	}
-	for _, rule := range rules {
+	for _, rule := range f.filled("has no rule; omit the field, or add a rule such as {name: batch, namespaces: [batch], class: bronze}") {
 		r.readRule(rule)
 	}
 }
@@ -151,10 +147,7 @@ func texts[T ~string](f *Field, what string, valid func(T) bool) []T {
 		return nil
 	}
 
-	elements := f.elements()
-	if f.IsList() && len(elements) == 0 {
-		f.Report("is empty; omit the field")
-	}
+	elements := f.filled("is empty; omit the field")
 	values := make([]T, 0, len(elements))
 	for _, element := range elements {
 		text, ok := element.Text()
