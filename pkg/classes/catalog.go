@@ -134,7 +134,10 @@ type Catalog struct {
 // NewCatalog makes the catalog of offers. The offers must have distinct canonical names. The catalog does not copy the
 // slices inside of the offers, so the caller must not change them.
 func NewCatalog(offers []Offer) *Catalog {
-	c := &Catalog{offers: slices.Clone(offers), place: "on this node", index: make(map[string]int, len(offers)), families: families(), defaults: map[Scope][]Assignment{}}
+	c := &Catalog{
+		offers: slices.Clone(offers), place: "on this node", index: make(map[string]int, len(offers)), families: families(),
+		defaults: map[Scope][]Assignment{},
+	}
 	for i := range c.offers {
 		offer := &c.offers[i]
 		c.index[offer.Name] = i

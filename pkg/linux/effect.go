@@ -78,19 +78,19 @@ func (b *Backend) conditions(all map[string]class) (conditions []classes.Conditi
 		share, is := c.value("memory.min").(ofLimit)
 		return is && share.percent == 100 || c.value("memory.min") == fixed("max")
 	})
-	report(killed, "MemoryMinSafe", "WholeLimit", "memory.min of class %s is the whole memory limit or more, which keeps the kernel from reclaiming the page cache: "+
-		"a container can be killed because of the files that it writes; lower memory.min, or set memory.low", list(killed))
+	report(killed, "MemoryMinSafe", "WholeLimit", "memory.min of class %s is the whole memory limit or more, which keeps the kernel from reclaiming the page "+
+		"cache: a container can be killed because of the files that it writes; lower memory.min, or set memory.low", list(killed))
 	for _, protection := range []string{"memory.min", "memory.low"} {
 		names := classesWith(all, func(c class) bool { return atLeast(c.value(protection), c.value("memory.high")) })
 		report(names, "MemoryProtectionBelowHigh", "NotBelowHigh", "%[1]s of class %[2]s is not below memory.high: the kernel still reclaims what a container "+
 			"uses above memory.high; lower %[1]s, or raise memory.high", protection, list(names))
 	}
 	refused := refusedWithoutLimits(all)
-	report(refused, "NeedsLimits", "WithoutLimit", "containers without %s are refused; to leave out only these properties, write withoutLimit: skip into the class",
-		strings.Join(refused, " and without "))
+	report(refused, "NeedsLimits", "WithoutLimit", "containers without %s are refused; to leave out only these properties, write withoutLimit: skip into "+
+		"the class", strings.Join(refused, " and without "))
 	idle := classesWith(all, func(c class) bool { return idleOf(c) == "1" })
-	report(idle, "PodResizeSafe", "CPUIdle", "the kubelet cannot change the CPU requests of a running pod of class %s: the kernel refuses a CPU weight for the cgroup "+
-		"of an idle pod; let the pod leave the class before a resize, or create it again", list(idle))
+	report(idle, "PodResizeSafe", "CPUIdle", "the kubelet cannot change the CPU requests of a running pod of class %s: the kernel refuses a CPU weight for "+
+		"the cgroup of an idle pod; let the pod leave the class before a resize, or create it again", list(idle))
 	return conditions
 }
 

@@ -75,10 +75,11 @@ type process struct {
 
 // read returns the text of a setting of the process. The error for a process that has ended is classes.ErrEnded.
 func (p process) read(setting classes.Setting) (string, error) {
-	file, parse := "", func(content string) (string, error) { return strings.TrimSpace(content), nil }
+	var file string
+	var parse func(content string) (string, error)
 	switch setting.Name {
 	case classes.SettingOOMScoreAdj:
-		file = "oom_score_adj"
+		file, parse = "oom_score_adj", func(content string) (string, error) { return strings.TrimSpace(content), nil }
 	case classes.SettingRlimit:
 		file, parse = "limits", func(content string) (string, error) { return parseLimits(content, setting.Key) }
 	case classes.SettingScheduler:
