@@ -132,6 +132,31 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 	}
 }
 
+// TestARefusedPodIsReportedInTheClassThatItWasFoundIn finds two pods in class low that request class high, of capacity 1. After the first
+// look at each pod, the kernel shows no classes any more.
+func TestARefusedPodIsReportedInTheClassThatItWasFoundIn(t *testing.T) {
+	f := bounded(t)
+	for _, name := range []string{"a", "b"} {
+		p := pod(name, requesting("test.example/net=low"))
+		p.ID = name + "-1"
+		f.mustRunPod(t, p)
+	}
+	f.restart(t)
+	f.configureBounded(t)
+	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
+	looks := 0
+	f.backends[net].Before(func() {
+		if looks++; looks > 2 {
+			f.backends[net].Fail("observe", errors.New("input/output error"))
+		}
+	})
+	f.Reconcile(t.Context())
+	for _, id := range []string{"a-1", "b-1"} {
+		f.wantClass(t, id, net, "low/adopted")
+	}
+	f.wantRefused(t, "b ClassFull")
+}
+
 // TestAPodWithoutACgroupIsReleased covers pods that started before a restart of containerd. When such a pod ends, containerd calls no
 // hook. The pods of this test have no class, because no class of this fixture has pod scope.
 func TestAPodWithoutACgroupIsReleased(t *testing.T) {

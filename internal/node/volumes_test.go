@@ -197,3 +197,31 @@ func TestAVolumeHasItsClassOnlyIfTheNewLimitsAreInForce(t *testing.T) {
 	f.Repair(t.Context())
 	check("after a repair", "slow", 0)
 }
+
+// TestTheLimitsOfAClaimAreReportedAlthoughARequestOfItsVolumeIsRefused has two volumes that request class rare of capacity 1, and that
+// have a claim each. Both containers ran before the plugin was started.
+func TestTheLimitsOfAClaimAreReportedAlthoughARequestOfItsVolumeIsRefused(t *testing.T) {
+	f, _ := newClaimFixture(t)
+	claimed := claims.Claims{Limits: map[string]qos.VolumeLimits{"slow": {MaxReadBps: 2}}}
+	var exist []state.Existing
+	for _, id := range []string{"c1", "c2"} {
+		c := withVolumes(id, "/data=rare")
+		c.PID = 1
+		exist = append(exist, state.Existing{Holder: c, Started: true})
+		volume := c.Subject()
+		volume.Volume = "/data"
+		claimed.Volumes = append(claimed.Volumes, classes.ClaimedVolume{Subject: volume, Claim: "db/" + id, Class: "slow"})
+	}
+	f.Synchronize(nil, exist)
+	if err := f.SetClaims(t.Context(), claimed); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(f.Refused()); got != 1 {
+		t.Errorf("%d volumes are refused, want 1", got)
+	}
+	for _, p := range f.Assignments() {
+		if volume := p.Containers[0].Volumes[0]; volume.InForce.IsZero() {
+			t.Errorf("no limits of %s are reported as in force: %+v", p.Containers[0].ID, volume.Assignments)
+		}
+	}
+}

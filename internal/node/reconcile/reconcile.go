@@ -296,6 +296,11 @@ func (r *Reconciler) verify(ctx context.Context) {
 		case errors.Join(err, ctx.Err()) != nil:
 		case slices.ContainsFunc(observed, func(o observation) bool { return o.Known && o.Class != o.assigned.Class }):
 			elsewhere = append(elsewhere, e.ID)
+			for _, o := range observed {
+				if o.Known {
+					r.store.Observe(e.ID, o.assigned.Resource, o.Class)
+				}
+			}
 		case slices.ContainsFunc(observed, func(o observation) bool { return !o.Known }):
 			unclear = append(unclear, e.ID)
 		default:

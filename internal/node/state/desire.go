@@ -108,7 +108,8 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) 
 }
 
 // readmit admits a pod or volume to the classes that it requests. If the admission fails, a pod gets the defaults, and a
-// volume keeps the class of its claim.
+// volume keeps the class of its claim. The holder is then reported in the classes that the kernel has shown (Observe), and
+// otherwise in the system default, because it may have none of the values of its class.
 func (n *node) readmit(before Holding) (failed []FailedAdoption) {
 	after := before
 	after.happens(verified)
@@ -118,7 +119,8 @@ func (n *node) readmit(before Holding) (failed []FailedAdoption) {
 	}
 
 	claimed := slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
-	after.Assignments = slices.Concat(claimed, n.live.defaults(classes.Holding{Holder: before.Holder}))
+	after.assign(slices.Concat(claimed, n.live.defaults(classes.Holding{Holder: before.Holder})))
+	after.observeAll(func(resource string) string { return before.Observed[resource] })
 	n.table.Adopt(after)
 	n.changed = true
 

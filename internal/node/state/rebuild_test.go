@@ -199,6 +199,36 @@ func TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom(t *testing.T) {
 	}
 }
 
+// TestARefusedPodIsReportedInTheClassThatTheKernelShows has a pod that requests class high, which is full, and then gets the default
+// class low. It is reported in low only if the kernel has shown it there.
+func TestARefusedPodIsReportedInTheClassThatTheKernelShows(t *testing.T) {
+	for name, test := range map[string]struct {
+		shown []string
+		want  string
+	}{
+		"no class that is known": {nil, "a-1 net=low()"},
+		"the system default":     {[]string{""}, "a-1 net=low()"},
+		"the default class":      {[]string{"low"}, "a-1 net=low"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			f.offer(func(r []classes.Resource) []classes.Resource {
+				r[2].DefaultClass = "low"
+				return r
+			})
+			f.Rebuild([]classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")}, nil)
+			for _, class := range test.shown {
+				f.Observe("a-1", net, class)
+			}
+			f.Verified([]string{"b-1"}, []string{"a-1"})
+			f.wantHolders(t, test.want, "b-1 net=high")
+			if h, _ := f.Get("a-1"); test.want == "a-1 net=low" && len(h.Observed) > 0 {
+				t.Errorf("the observed classes %v are those of another class than low", h.Observed)
+			}
+		})
+	}
+}
+
 func TestStoredValuesOfAnotherClassAreStaleUntilTheyAreReplaced(t *testing.T) {
 	gold := assigned(cache, "gold", classes.SourcePod)
 	for name, test := range map[string]struct {
