@@ -17,15 +17,13 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// during starts a change of a container's class to silver, and calls the function `do` while the change waits for the
-// kernel. If `refused` is true, the kernel then refuses the change. Otherwise the change succeeds.
-func (f *fixture) during(t *testing.T, refused bool, do func()) error {
+// duringARefusedChange starts a change of a container's class to silver, and calls the function `do` while the change waits for the
+// kernel. The kernel then refuses the change.
+func (f *fixture) duringARefusedChange(t *testing.T, do func()) error {
 	t.Helper()
 	released := make(chan struct{})
 	reached := f.backends[cache].Stick("enforce silver", released)
-	if refused {
-		f.backends[cache].Fail("enforce silver", errors.New("no space left on device"))
-	}
+	f.backends[cache].Fail("enforce silver", errors.New("no space left on device"))
 	done := make(chan error, 1)
 	go func() { done <- f.Update(t.Context(), ownerA, map[string]string{cache: "silver"}) }()
 	<-reached
@@ -53,8 +51,7 @@ func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 			f := newFixture(t)
 			a := pod("a", requesting(cache+"=gold"))
 			c := f.mustRun(t, a, container("c-a"))
-			const refused = true
-			err := f.during(t, refused, func() {
+			err := f.duringARefusedChange(t, func() {
 				if synchronize {
 					f.Synchronize([]classes.Holder{a}, []state.Existing{running(a, c)})
 				}
@@ -72,18 +69,6 @@ func TestNoOtherContainerGetsAClassThatAChangeMayReturnTo(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestASuccessfulChangeFreesTheSlotOfTheClassBefore moves a container from class gold, which has a capacity of 1, to
-// class silver. Another container then gets gold.
-func TestASuccessfulChangeFreesTheSlotOfTheClassBefore(t *testing.T) {
-	f := newFixture(t)
-	f.mustRun(t, pod("a", requesting(cache+"=gold")), container("c-a"))
-	const refused = false
-	if err := f.during(t, refused, func() {}); err != nil {
-		t.Fatal(err)
-	}
-	f.mustRun(t, pod("b", requesting(cache+"=gold")), container("c-b"))
 }
 
 // TestAContainerThatCannotLeaveAClassKeepsItsSlotThere simulates a change to class gold, which has a capacity of 1. The

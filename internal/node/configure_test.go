@@ -58,18 +58,6 @@ func TestAConfigurationIsCheckedBeforeAnythingIsApplied(t *testing.T) {
 	}
 }
 
-func TestClassesOfAnUnavailableResourceAreRefusedWithTheReason(t *testing.T) {
-	f := newFixture(t)
-	f.backends[cache].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "the CPU has no such thing"})
-	f.mustConfigure(t, files)
-	_, err := f.run(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
-	if !errors.Is(err, classes.ErrUnavailable) || !strings.Contains(err.Error(), "the CPU has no such thing") {
-		t.Errorf("error is %v, want ErrUnavailable with its reason", err)
-	}
-	f.mustRun(t, pod("b", nil), container("c2"))
-	f.wantClass(t, "c2", cache, "/")
-}
-
 // TestARemovedClassDrains: the container of a removed class keeps it until its end, and no new container gets the
 // class.
 func TestARemovedClassDrains(t *testing.T) {
@@ -177,28 +165,5 @@ func TestTheClassesOfARemovedResourceAreRemovedFromTheKernel(t *testing.T) {
 	f.mustConfigure(t, fewer)
 	if live, _ := f.backends[disk].Live(); len(live) > 0 {
 		t.Errorf("the backend has the classes %v, want none", live)
-	}
-}
-
-func TestTheSameErrorOfClassFilesIsReportedOnce(t *testing.T) {
-	f := newFixture(t)
-	f.backends[cache].Fail("apply", errors.New("no room"))
-	if err := f.configure(t, files); err == nil {
-		t.Fatal("no error")
-	}
-
-	changed, failed := f.Changed(), f.Status().Config.Failed
-	if err := f.configure(t, files); err == nil {
-		t.Fatal("no error")
-	}
-
-	select {
-	case <-changed:
-		t.Error("reported again")
-	default:
-	}
-
-	if now := f.Status().Config.Failed; !now.Equal(failed) {
-		t.Errorf("the time of the failure changed from %s to %s", failed, now)
 	}
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// noGold has the class files without class gold.
+var noGold = strings.NewReplacer("{name: gold, capacity: 1}, ", "", "names: [gold, silver, bronze]", "names: [silver, bronze]").Replace(files)
+
 // TestAReplacedContainerKeepsNoClass replaces a container in class gold by another one of the same name, and changes the new
 // one to silver. If gold is then removed from the class files, the replaced container must not count as a user of gold.
 func TestAReplacedContainerKeepsNoClass(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,55 +15,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-func TestAContainerGetsItsRequestsAndDefaultsForTheRest(t *testing.T) {
-	f := newFixture(t)
-	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
-	f.wantClass(t, "c1", disk, "fast/pod")
-	f.wantClass(t, "c1", cache, "bronze/default")
-}
-
-func TestARefusedContainerTakesNoSlots(t *testing.T) {
-	f := newFixture(t)
-	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
-	_, err := f.run(t, pod("b", requesting("test.example/cache=gold,test.example/disk=fast")), container("c2"))
-	if !errors.Is(err, classes.ErrClassFull) {
-		t.Fatalf("error is %v, want ErrClassFull", err)
-	}
-
-	for _, part := range []string{"ns/b", "main", cache, `"gold"`} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("error %q does not name %s", err, part)
-		}
-	}
-
-	if got := f.Status().Resources[1].InUse["fast"]; got != 0 {
-		t.Errorf("the refused container holds %d slots of another resource", got)
-	}
-}
-
-func TestASlotIsFreeWhenItsContainerStops(t *testing.T) {
-	f := newFixture(t)
-	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
-	f.Stop("c1")
-	f.Stop("c1")
-	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
-}
-
-// TestARestartedContainerGetsAFullClassBesideItsPredecessor runs a container three times in class gold, which has a
-// capacity of 1. The former containers have not ended yet.
-func TestARestartedContainerGetsAFullClassBesideItsPredecessor(t *testing.T) {
-	f := newFixture(t)
-	p := pod("a", requesting("test.example/cache=gold"))
-	for _, id := range []string{"c1", "c2", "c3"} {
-		f.mustRun(t, p, container(id))
-	}
-	f.Stop("c1")
-	f.Stop("c2")
-	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("d")); !errors.Is(err, classes.ErrClassFull) {
-		t.Errorf("error is %v, want ErrClassFull while the newest container runs", err)
-	}
-}
 
 func TestAContainerWhoseClassCannotBeEnforcedIsNotStarted(t *testing.T) {
 	f := newFixture(t)
@@ -87,19 +39,6 @@ func TestAContainerCreatedWithoutThePluginStartsInItsClass(t *testing.T) {
 	}
 }
 
-func TestAPodGetsPodScopeClasses(t *testing.T) {
-	f := newFixture(t)
-	if err := f.runPod(t, pod("a", requesting("test.example/net=high"))); err != nil {
-		t.Fatal(err)
-	}
-	if got := f.backends[net].Enforced()["sandbox-a"]; got != "high" {
-		t.Errorf("the pod is in class %q", got)
-	}
-	if got := f.Assignments()[0].Assignments; len(got) != 1 || got[0].Class != "high" {
-		t.Errorf("reported as %v", got)
-	}
-}
-
 func TestTheStateIsTheSameAfterARestart(t *testing.T) {
 	f := newFixture(t)
 	pods := []classes.Holder{pod("a", requesting("test.example/cache=gold,test.example/disk=slow,test.example/net=low")), pod("b", nil)}
@@ -120,4 +59,30 @@ func TestTheStateIsTheSameAfterARestart(t *testing.T) {
 	}
 
 	f.wantClass(t, "c2", disk, "fast/update")
+}
+
+// monotonic reports whether a time has a reading of the monotonic clock.
+func monotonic(when time.Time) bool { return when != when.Round(0) }
+
+// TestTimesAreMonotonic checks the times that the node later compares with the current time. With a monotonic reading,
+// they do not depend on changes of the clock.
+func TestTimesAreMonotonic(t *testing.T) {
+	f := newFixture(t)
+	if _, err := f.run(t, pod("a", requesting(cache+"=none-such")), container("c-a")); err == nil {
+		t.Fatal("a container of an unknown class was created")
+	}
+
+	refused := f.Refused()
+	if len(refused) != 1 {
+		t.Errorf("%d refusals are reported, want one", len(refused))
+	}
+	for _, r := range refused {
+		if !monotonic(r.First) || !monotonic(r.Last) {
+			t.Errorf("the times of a refusal, %s and %s, have no monotonic reading", r.First, r.Last)
+		}
+	}
+
+	if status := f.Status(); !monotonic(status.Config.Loaded) || !monotonic(status.Runtime.Since) {
+		t.Errorf("loaded at %s, synchronized since %s; want readings of the monotonic clock", status.Config.Loaded, status.Runtime.Since)
+	}
 }

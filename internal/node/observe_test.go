@@ -14,23 +14,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// TestARuntimeThatHangsIsCalledForOneContainerOnly changes the values of a class of four containers. The runtime does
-// not answer the first call, so the plugin does not make the other three.
-func TestARuntimeThatHangsIsCalledForOneContainerOnly(t *testing.T) {
-	f := newFixture(t)
-	runtime := &slowRuntime{errs: map[string]error{}}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		f.mustRun(t, pod(name, requesting("test.example/disk=slow")), container("c-"+name))
-		runtime.errs["c-"+name] = state.ErrUnanswered
-	}
-	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
-	f.backends[disk].Blur(true) // the kernel shows values that match no class
-	f.Reconcile(t.Context())
-	if len(runtime.calls) != 1 {
-		t.Errorf("the runtime was called for %v, want one call", runtime.calls)
-	}
-}
-
 // TestAnUnknownStartTimeDoesNotEndAContainer changes the start time of a container's process. The start time 0 is unknown.
 func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 	f := newFixture(t)

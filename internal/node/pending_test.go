@@ -4,11 +4,10 @@
 package node_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
@@ -70,54 +69,6 @@ func TestARunningContainerGetsAPendingClassOnceThereIsRoom(t *testing.T) {
 	}
 }
 
-func TestAPendingRequestEndsWithItsContainer(t *testing.T) {
-	f, _, _ := withPending(t)
-	f.Stop("c2")
-	f.wantRefused(t)
-	f.Stop("c1")
-	f.Repair(t.Context())
-	if used := f.Status().Resources[0].InUse["gold"]; used != 0 {
-		t.Errorf("%d slots of gold are in use, although no container runs", used)
-	}
-}
-
-func TestTheRefusalOfARunningContainerDoesNotExpire(t *testing.T) {
-	f, c := timed(t)
-	p, ctr := wanting("a", "a1", disk+"=none-such")
-	f.Synchronize(nil, []state.Existing{running(p, ctr)})
-	for range 5 {
-		f.Repair(t.Context())
-		f.ExpireRefused()
-		f.wantRefused(t, "a/main UnknownClass")
-		c.time = c.time.Add(6 * time.Minute)
-	}
-}
-
-func TestAPendingRequestDoesNotUndoAChange(t *testing.T) {
-	f, _, _ := withPending(t)
-	f.mustUpdate(t, qos.Subject{PodUID: "uid-b", Container: "main"}, map[string]string{cache: "silver"})
-	f.Repair(t.Context())
-	f.wantClass(t, "c2", cache, "silver/update")
-	f.wantClass(t, "c2", disk, "fast/pod")
-	f.wantRefused(t)
-	f.Stop("c1")
-	f.Repair(t.Context())
-	f.wantClass(t, "c2", cache, "silver/update")
-}
-
-func TestARunningContainerGetsAPendingClassOnceClassFilesHaveIt(t *testing.T) {
-	f := newFixture(t)
-	p := pod("a", requesting(cache+"=late"))
-	f.Synchronize(nil, []state.Existing{running(p, container("c1"))})
-	f.Reconcile(t.Context())
-	f.wantRefused(t, "a/main UnknownClass")
-	late := strings.NewReplacer("{name: bronze}]", "{name: bronze}, {name: late}]", "silver, bronze]", "silver, bronze, late]").Replace(files)
-	f.mustConfigure(t, late)
-	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", cache, "late/pod")
-	f.wantRefused(t)
-}
-
 func TestARunningPodGetsAPendingClassOnceThereIsRoom(t *testing.T) {
 	f := bounded(t)
 	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
@@ -146,5 +97,56 @@ func TestLargePendingRequestsAreReportedWithABoundedSize(t *testing.T) {
 		if len(r.Message) > 1<<10 {
 			t.Errorf("a message of %d bytes is reported", len(r.Message))
 		}
+	}
+}
+
+// TestTheReconcilerDoesNotChangeAContainerThatIsBeingKilled runs the reconciler between a refused start and the end of
+// the container's processes. It must neither admit the container nor clear its refusal.
+func TestTheReconcilerDoesNotChangeAContainerThatIsBeingKilled(t *testing.T) {
+	for name, c := range map[string]struct {
+		refuse func(*fixture, *testing.T, classes.Holder) error
+		reason string
+	}{
+		"the class was full": {func(f *fixture, t *testing.T, p classes.Holder) error {
+			holds := pod("b", requesting(cache+"=gold"))
+			f.mustRun(t, holds, container("c-b"))
+			_, err := f.StartContainer(in(p, container("c-a"))) // was created without the plugin
+			f.Stop("c-b")
+			return err
+		}, "ClassFull"},
+		"the class could not be enforced": {func(f *fixture, t *testing.T, p classes.Holder) error {
+			created, _, err := f.create(t, p, container("c-a"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.backends[cache].Fail("enforce", errors.New("no space left on device"))
+			defer f.backends[cache].Fail("enforce", nil)
+			return finish(t)(f.StartContainer(in(p, created)))
+		}, "EnforcementFailed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			p := pod("a", requesting(cache+"=gold"))
+			if err := c.refuse(f, t, p); err == nil {
+				t.Fatal("the start was not refused")
+			}
+			f.Repair(t.Context())
+			if refused := f.Refused(); len(refused) != 1 || refused[0].Reason != c.reason {
+				t.Errorf("before the kill, the refusals are %+v", refused)
+			}
+			if class := f.backends[cache].Enforced()["c-a"]; class != "" {
+				t.Errorf("a dying container was moved to class %q", class)
+			}
+
+			if err := f.Kill(t.Context(), in(p, container("c-a"))); err != nil {
+				t.Fatal(err)
+			}
+			f.Repair(t.Context()) // the runtime started the container nevertheless
+			f.wantClass(t, "c-a", cache, "gold/pod")
+			f.Repair(t.Context())
+			if refused := f.Refused(); len(refused) != 0 {
+				t.Errorf("in its class, the container is reported as refused: %+v", refused)
+			}
+		})
 	}
 }

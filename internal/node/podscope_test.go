@@ -65,28 +65,6 @@ func TestAFullClassOfPodsIsRefusedToOtherPodsOnly(t *testing.T) {
 	f.mustRunPod(t, sandbox("other", "other-1"))
 }
 
-func TestAPodWhoseClassCannotBeEnforcedFreesItsSlotWhenItStops(t *testing.T) {
-	f := bounded(t)
-	f.backends[net].Fail("enforce high", errors.New("no such device"))
-	if err := f.runPod(t, sandbox("a", "a-1")); err == nil {
-		t.Fatal("the pod runs")
-	}
-	f.Stop("a-1")
-	f.backends[net].Fail("enforce high", nil)
-	f.mustRunPod(t, sandbox("other", "other-1"))
-}
-
-func TestASlotOfAPodIsKeptOverARestart(t *testing.T) {
-	f := bounded(t)
-	f.mustRunPod(t, sandbox("a", "a-1"))
-	f.restart(t)
-	f.configureBounded(t)
-	f.Synchronize([]classes.Holder{sandbox("a", "a-1")}, nil)
-	f.wantFull(t)
-	f.Stop("a-1")
-	f.mustRunPod(t, sandbox("other", "other-1"))
-}
-
 func TestAPodIsNotUpdatedIntoAFullClass(t *testing.T) {
 	f := bounded(t)
 	f.mustRunPod(t, sandbox("a", "a-1"))

@@ -14,37 +14,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestRunningContainersKeepTheirClassIfTheCapacityWasLowered restarts the plugin with class files in which class fast
-// has room for only one of its two containers.
-func TestRunningContainersKeepTheirClassIfTheCapacityWasLowered(t *testing.T) {
-	f := newFixture(t)
-	p, q := pod("a", requesting("test.example/disk=fast")), pod("b", requesting("test.example/disk=fast"))
-	exist := []state.Existing{running(p, f.mustRun(t, p, container("c1"))), running(q, f.mustRun(t, q, container("c2")))}
-	f.restart(t)
-	f.mustConfigure(t, strings.ReplaceAll(files, "capacity: 2", "capacity: 1"))
-	f.Synchronize(nil, exist)
-	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", disk, "fast/pod")
-	f.wantClass(t, "c2", disk, "fast/pod")
-	if _, err := f.run(t, pod("c", requesting("test.example/disk=fast")), container("c3")); !errors.Is(err, classes.ErrClassFull) {
-		t.Errorf("error is %v, want ErrClassFull", err)
-	}
-}
-
-func TestAnUnrecordedContainerGetsItsClassOnlyIfThereIsRoom(t *testing.T) {
-	f := newFixture(t)
-	p, q := pod("a", requesting("test.example/cache=gold")), pod("b", requesting("test.example/cache=gold"))
-	recorded := f.mustRun(t, p, container("c1"))
-	f.restart(t)
-	f.mustConfigure(t, files)
-	f.Synchronize(nil, []state.Existing{running(q, container("c2")), running(p, recorded)})
-	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", cache, "gold/pod")
-	if got := f.backends[cache].Enforced()["c2"]; got == "gold" {
-		t.Error("a second container was moved into a class of capacity 1")
-	}
-}
-
 func TestAnUnrecordedContainerIsMovedToItsClass(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/cache=gold"))
@@ -53,20 +22,6 @@ func TestAnUnrecordedContainerIsMovedToItsClass(t *testing.T) {
 		t.Errorf("the container is reported as %q before it was moved, want /adopted", got)
 	}
 	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", cache, "gold/pod")
-}
-
-func TestAnUnrecordedContainerThatHasNotStartedGetsItsClassAtItsStart(t *testing.T) {
-	f := newFixture(t)
-	p := pod("a", requesting("test.example/cache=gold"))
-	f.Synchronize(nil, []state.Existing{{Holder: in(p, container("c1"))}})
-	f.Reconcile(t.Context())
-	if got := f.Status().Resources[0].InUse["gold"]; got != 0 {
-		t.Errorf("%d slots are taken before the start, want none", got)
-	}
-	if err := f.start(t, p, container("c1")); err != nil {
-		t.Fatal(err)
-	}
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
@@ -95,40 +50,6 @@ func TestAContainerThatWasCreatedBeforeARestartMayStartAfterIt(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/pod")
 }
 
-// TestARecordAmongThePodsAnnotationsIsIgnored: a user can write an annotation of a pod. Only the annotation that the
-// plugin itself adds to a container records a class.
-func TestARecordAmongThePodsAnnotationsIsIgnored(t *testing.T) {
-	f := newFixture(t)
-	record, err := state.Record([]classes.Assignment{{Resource: cache, Class: "gold", Source: classes.SourceContainer}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, c := pod("a", map[string]string{state.RecordAnnotation: record}), container("c1")
-	c.ContainerAnnotations = p.PodAnnotations // as some runtimes copy them
-	f.Synchronize(nil, []state.Existing{running(p, c)})
-	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", cache, "bronze/default")
-}
-
-func TestAContainerThatCannotBeMovedKeepsItsSlotAndIsRetried(t *testing.T) {
-	f := newFixture(t)
-	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
-	f.backends[cache].Lose("c1")
-	f.backends[cache].Fail("enforce gold", errors.New("device or resource busy"))
-	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", cache, "/adopted")
-	if _, err := f.run(t, pod("b", requesting("test.example/cache=gold")), container("c2")); !errors.Is(err, classes.ErrClassFull) {
-		t.Errorf("error is %v, want ErrClassFull", err)
-	}
-
-	f.backends[cache].Fail("enforce gold", nil)
-	if got := f.Reconcile(t.Context()); got != 1 {
-		t.Errorf("%d holders were moved, want 1", got)
-	}
-
-	f.wantClass(t, "c1", cache, "gold/pod")
-}
-
 func TestAContainerThatCannotBeObservedIsNotMoved(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c1"))
@@ -138,18 +59,6 @@ func TestAContainerThatCannotBeObservedIsNotMoved(t *testing.T) {
 		t.Errorf("%d holders were moved, want none", got)
 	}
 	f.wantClass(t, "c1", cache, "gold/pod")
-}
-
-func TestARemovedClassDoesNotHideOtherResourcesAfterARestart(t *testing.T) {
-	f := newFixture(t)
-	p := pod("a", requesting("test.example/disk=fast"))
-	c := f.mustRun(t, p, container("c1"))
-	f.restart(t)
-	f.mustConfigure(t, strings.ReplaceAll(strings.ReplaceAll(files, "{name: fast, capacity: 2}, ", ""), "[fast, slow]", "[slow]"))
-	f.Synchronize(nil, []state.Existing{running(p, c)})
-	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", cache, "bronze/default")
-	f.wantClass(t, "c1", disk, "fast/pod")
 }
 
 // TestAChangedPodKeepsItsClassWhileItsResourceIsRemoved changes a pod to class low, removes its resource from the class

@@ -69,41 +69,6 @@ func TestAFailedUpdateIsNotMadeAfterARestart(t *testing.T) {
 	f.wantClass(t, "c1", disk, "/")
 }
 
-func TestUpdateRefuses(t *testing.T) {
-	cases := []struct {
-		name    string
-		owner   qos.Subject
-		request map[string]string
-		want    error
-	}{
-		{"a container that is not there", qos.Subject{PodUID: "uid-x", Container: "main"}, map[string]string{disk: "fast"}, state.ErrNotFound},
-		{"a container that was created but does not run", qos.Subject{PodUID: "uid-created", Container: "main"}, map[string]string{disk: "fast"}, state.ErrNotRunning},
-		{"an unknown resource", ownerA, map[string]string{"x.example/y": "fast"}, classes.ErrUnknownResource},
-		{"an unknown class", ownerA, map[string]string{disk: "platinum"}, classes.ErrUnknownClass},
-		{"a pod's resource for a container", ownerA, map[string]string{net: "high"}, classes.ErrBadRequest},
-		{"a full class", ownerA, map[string]string{cache: "gold"}, classes.ErrClassFull},
-	}
-
-	f := newFixture(t)
-	f.mustRun(t, pod("a", nil), container("c1"))
-	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c2"))
-	if _, _, err := f.CreateContainer(in(pod("created", nil), container("c3"))); err != nil {
-		t.Fatal(err)
-	}
-
-	before := f.Assignments()
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			if err := f.Update(t.Context(), c.owner, c.request); !errors.Is(err, c.want) {
-				t.Errorf("error is %v, want %v", err, c.want)
-			}
-			if diff := cmp.Diff(before, f.Assignments()); diff != "" {
-				t.Errorf("state differs after a refusal (-before +after):\n%s", diff)
-			}
-		})
-	}
-}
-
 // lateRuntime carries out each request after a delay, and then answers it. It carries out the request even if the
 // plugin no longer waits.
 type lateRuntime struct {
@@ -200,44 +165,6 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 				t.Errorf("%d slots are in use, want none", used)
 			}
 		})
-	}
-}
-
-func TestAContainerThatWasUpdatedToTheDefaultClassKeepsItWhenTheDefaultChanges(t *testing.T) {
-	f := newFixture(t)
-	p := pod("a", nil)
-	c := f.mustRun(t, p, container("c1"))
-	f.mustUpdate(t, ownerA, map[string]string{cache: "bronze"})
-	f.restart(t)
-	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
-	f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, c)})
-	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", cache, "bronze/update")
-}
-
-func TestReconcileDoesNotUndoAnUpdateBeforeIt(t *testing.T) {
-	f := newFixture(t)
-	p := pod("a", nil)
-	c := f.mustRun(t, p, container("c1"))
-	f.restart(t)
-	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
-	f.Synchronize([]classes.Holder{p}, []state.Existing{running(p, c)})
-	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
-	f.Reconcile(t.Context())
-	f.wantClass(t, "c1", cache, "gold/update")
-}
-
-func TestTheNewerOfTwoSandboxesOfAPodIsChangedAndReported(t *testing.T) {
-	f := newFixture(t)
-	older, newer := pod("a", requesting("test.example/net=high")), pod("a", requesting("test.example/net=high"))
-	older.ID, newer.ID = "zz-older", "aa-newer"
-	for _, p := range []classes.Holder{older, newer} {
-		f.mustRunPod(t, p)
-	}
-	f.mustUpdate(t, qos.Subject{PodUID: "uid-a"}, map[string]string{net: "low"})
-	got := f.Assignments()[0]
-	if got.SandboxID != "aa-newer" || got.Assignments[0].Class != "low" {
-		t.Errorf("the pod is reported in class %q with sandbox %s, want low and aa-newer", got.Assignments[0].Class, got.SandboxID)
 	}
 }
 

@@ -14,58 +14,123 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// TestEvictions checks which container is to be evicted after the edit of the class files; "" means none.
+// TestEvictions checks which holders are to be evicted after the edit of the class files; "" means none. In the class files, cache has
+// onClassRemoved: evict, and a test can set this for the other resources.
 func TestEvictions(t *testing.T) {
+	const goldOfMain = "ns/a main test.example/cache gold"
+	withoutHigh := func(policy classes.Removal) func([]classes.Resource) []classes.Resource {
+		return func(r []classes.Resource) []classes.Resource {
+			r[2].Classes, r[2].OnClassRemoved = r[2].Classes[1:], policy
+			return r
+		}
+	}
 	for name, test := range map[string]struct {
-		request string
-		edit    func([]classes.Resource) []classes.Resource
-		want    string
+		holder classes.Holder
+		edit   func([]classes.Resource) []classes.Resource
+		want   string
 	}{
-		"nothing while the class is there":                  {"cache=gold", nil, ""},
-		"a holder that requested a class that is gone":      {"cache=gold", withoutGold, "ns/a main test.example/cache gold"},
-		"a holder that requested a resource that is gone":   {"cache=gold", withoutCache, "ns/a main test.example/cache gold"},
-		"not a holder of another class":                     {"cache=silver", withoutGold, ""},
-		"not a holder of a default that is gone":            {"", withoutCache, ""},
-		"not a holder of a class of a resource that drains": {"disk=fast", func(r []classes.Resource) []classes.Resource { return r[:1] }, ""},
-		"nothing if the same edit sets onClassRemoved to drain": {"cache=gold", func(r []classes.Resource) []classes.Resource {
+		"nothing while the class is there":                  {container("a-1", "cache=gold"), nil, ""},
+		"a holder that requested a class that is gone":      {container("a-1", "cache=gold"), withoutGold, goldOfMain},
+		"a holder that requested a resource that is gone":   {container("a-1", "cache=gold"), withoutCache, goldOfMain},
+		"a pod that requested a class that is gone":         {pod("a-1", "net=high"), withoutHigh(classes.Evict), "ns/a  test.example/net high"},
+		"not a pod of a class of a resource that drains":    {pod("a-1", "net=high"), withoutHigh(classes.Drain), ""},
+		"not a holder of another class":                     {container("a-1", "cache=silver"), withoutGold, ""},
+		"not a holder of a default that is gone":            {container("a-1", ""), withoutCache, ""},
+		"not a holder of a class of a resource that drains": {container("a-1", "disk=fast"), func(r []classes.Resource) []classes.Resource { return r[:1] }, ""},
+		"nothing if the same edit sets onClassRemoved to drain": {container("a-1", "cache=gold"), func(r []classes.Resource) []classes.Resource {
 			r[0].OnClassRemoved = classes.Drain
 			return withoutGold(r)
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
-			f.run(t, container("a-1", test.request))
-			f.run(t, container("a-2", test.request)) // both containers have the same owner, so there is only one target
-			f.offer(test.edit)
-
-			got := ""
-			for _, e := range f.Evictions() {
-				got += e.PodNamespace + "/" + e.PodName + " " + e.Subject.Container + " " + e.Resource + " " + e.Class
+			f.run(t, test.holder)
+			if test.holder.Container != "" { // both containers have the same owner, so there is only one target
+				test.holder.ID = "a-2"
+				f.run(t, test.holder)
 			}
-
-			if got != test.want {
+			f.offer(test.edit)
+			if got := f.evicted(); got != test.want {
 				t.Errorf("targets %q, want %q", got, test.want)
 			}
 
 			f.offer(nil)
-			if got := f.Evictions(); len(got) != 0 {
-				t.Errorf("%v are to be evicted, although the class exists again", got)
+			if got := f.evicted(); got != "" {
+				t.Errorf("%s is to be evicted, although the class exists again", got)
 			}
 		})
 	}
 }
 
-func TestAnEvictionNamesTheHolderTheClassAndTheReason(t *testing.T) {
-	const removed = `class "gold" of test.example/cache was removed from the class files, and its resource has onClassRemoved: evict`
+// evicted returns the eviction targets as texts of pod, container, resource and class.
+func (f *fixture) evicted() (targets string) {
+	for _, e := range f.Evictions() {
+		targets += e.PodNamespace + "/" + e.PodName + " " + e.Subject.Container + " " + e.Resource + " " + e.Class
+	}
+	return targets
+}
+
+func TestAContainerIsEvictedIfTheClassOfAnUpdateOrOfItsRecordIsRemoved(t *testing.T) {
+	for name, begin := range map[string]func(*fixture, *testing.T){
+		"an update": func(f *fixture, t *testing.T) {
+			f.run(t, container("a-1", ""))
+			f.change(t, "a", "gold")
+			f.offer(withoutGold)
+		},
+		"a record, while the plugin was away": func(f *fixture, _ *testing.T) {
+			f.offer(withoutGold)
+			f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=gold"), assigned(cache, "gold", classes.SourcePod))})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture()
+			begin(f, t)
+			if got, want := f.evicted(), "ns/a main test.example/cache gold"; got != want {
+				t.Errorf("targets %q, want %q", got, want)
+			}
+			f.change(t, "a", "silver")
+			if got := f.evicted(); got != "" {
+				t.Errorf("%s is to be evicted, although it was changed to another class", got)
+			}
+		})
+	}
+}
+
+// TestWithoutAnyClassFileThereAreNoEvictions removes all class files. As a comparison, it then has a class file without
+// resources, for which the container is evicted.
+func TestWithoutAnyClassFileThereAreNoEvictions(t *testing.T) {
 	f := newFixture()
 	f.run(t, container("a-1", "cache=gold"))
-	f.offer(withoutGold)
-	want := []state.Eviction{{
-		Subject: qos.Subject{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold",
-		Reason: state.ReasonClassRemoved, Message: "pod ns/a container main: " + removed,
-	}}
-	if diff := cmp.Diff(want, f.Evictions()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for _, test := range []struct {
+		files   []string
+		targets int
+	}{{nil, 0}, {[]string{"a.yaml"}, 1}} {
+		f.GoLive(classes.FileSet{Config: &classes.Config{}, Files: test.files}, map[string]state.Resource{}, true)
+		if got := f.Evictions(); len(got) != test.targets {
+			t.Errorf("with the files %q, the eviction targets are %v, want %d", test.files, got, test.targets)
+		}
+	}
+}
+
+// TestAnEvictionNamesTheHolderAndTheReason removes a class, and then its resource.
+func TestAnEvictionNamesTheHolderAndTheReason(t *testing.T) {
+	f := newFixture()
+	f.run(t, container("a-1", "cache=gold"))
+	for _, test := range []struct {
+		edit    func([]classes.Resource) []classes.Resource
+		message string
+	}{
+		{withoutGold, `class "gold" of test.example/cache was removed from the class files, and its resource has onClassRemoved: evict`},
+		{withoutCache, `resource test.example/cache and its class "gold" were removed from the class files, and onClassRemoved was evict`},
+	} {
+		f.offer(test.edit)
+		want := []state.Eviction{{
+			Subject: qos.Subject{PodUID: "uid-a", Container: "main"}, PodNamespace: "ns", PodName: "a", Resource: cache, Class: "gold",
+			Reason: "ClassRemoved", Message: "pod ns/a container main: " + test.message,
+		}}
+		if diff := cmp.Diff(want, f.Evictions()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
 }
 

@@ -131,16 +131,6 @@ func TestAdmissionIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestUnlimitedClassesAreNeverFull(t *testing.T) {
-	l := newLedger()
-	for i := range 100 {
-		admit(t, l, holder(fmt.Sprint("b", i), fmt.Sprint("b", i), "bronze"), holder(fmt.Sprint("d", i), fmt.Sprint("d", i), ""))
-	}
-	if bronze, none := l.InUse("rdt", "bronze"), l.InUse("rdt", ""); bronze != 100 || none != 0 {
-		t.Errorf("%d slots of bronze and %d of the system default are in use, want 100 and 0", bronze, none)
-	}
-}
-
 func TestUnknownClassesAreRefusedUnlessTheOwnerHasThem(t *testing.T) {
 	l := newLedger()
 	gone := holder("1", "a", "old")
@@ -155,14 +145,6 @@ func TestUnknownClassesAreRefusedUnlessTheOwnerHasThem(t *testing.T) {
 	l.Adopt(gone) // accepts a class that does not exist
 	gone.ID = "1-again"
 	admit(t, l, gone)
-}
-
-func TestAdmittingAHolderAgainReplacesIt(t *testing.T) {
-	l := newLedger()
-	admit(t, l, holder("1", "a", "gold"), holder("1", "a", "bronze"))
-	if gold, bronze := l.InUse("rdt", "gold"), l.InUse("rdt", "bronze"); gold != 0 || bronze != 1 {
-		t.Errorf("%d slots of gold and %d of bronze are in use, want 0 and 1", gold, bronze)
-	}
 }
 
 // TestReservedSlotsAreOccupiedUntilTheyAreSettled checks that a reserved slot counts as occupied until Settle or

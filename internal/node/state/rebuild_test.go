@@ -31,6 +31,12 @@ func TestRebuild(t *testing.T) {
 			containers: []state.Existing{existing(container("a-1", "cache=lead"), assigned(cache, "lead", classes.SourcePod))},
 			want:       []string{"a-1 cache=lead"},
 		},
+		"a removed class leaves the default of another resource as it is": {
+			containers: []state.Existing{
+				existing(container("a-1", "disk=tape"), assigned(disk, "tape", classes.SourcePod), assigned(cache, "bronze", classes.SourceDefault)),
+			},
+			want: []string{"a-1 disk=tape cache=bronze"},
+		},
 		"a recorded default is replaced by the present default": {
 			containers: []state.Existing{existing(container("a-1", ""), iron)},
 			want:       []string{"a-1 cache=bronze(iron)"},

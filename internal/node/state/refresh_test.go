@@ -103,6 +103,16 @@ func TestRefresh(t *testing.T) {
 			},
 			want: []string{"a-1 cache=gold", "b-1 cache=bronze()"}, refused: []string{"b UnknownClass"},
 		},
+		"a pending request is admitted once its class is configured": {
+			before: func(f *fixture, _ *testing.T) {
+				f.Rebuild(nil, []state.Existing{existing(container("b-1", "cache=lead"))})
+				f.offer(func(r []classes.Resource) []classes.Resource {
+					r[0].Classes = append(r[0].Classes, classes.Class{Name: "lead"})
+					return r
+				})
+			},
+			want: []string{"b-1 cache=lead()"},
+		},
 		"an unknown ID changes nothing": {
 			before: func(*fixture, *testing.T) {},
 		},

@@ -69,11 +69,35 @@ func TestARefusalExpiresTenMinutesAfterTheLastAttempt(t *testing.T) {
 	f.refuse(t, "b-1", "lead")
 	f.time = f.time.Add(10 * time.Minute)
 	f.refuse(t, "b-2", "lead")
+	before := f.Changed()
 	f.ExpireRefused()
 	f.wantRefused(t, "a UnknownClass", "b UnknownClass")
+	if signalled(before) {
+		t.Error("a change was signalled, although no refusal has expired")
+	}
 	f.time = f.time.Add(1)
 	f.ExpireRefused()
 	f.wantRefused(t, "b UnknownClass")
+	if !signalled(before) {
+		t.Error("no change was signalled, although a refusal has expired")
+	}
+}
+
+// TestRefusalsExpireAfterAClockThatWasSetBack sets the clock back by a day after a refusal. The kubelet then tries again.
+func TestRefusalsExpireAfterAClockThatWasSetBack(t *testing.T) {
+	f := newFixture()
+	f.refuse(t, "a-1", "lead")
+	f.time = f.time.Add(-24 * time.Hour)
+	f.ExpireRefused()
+	f.wantRefused(t, "a UnknownClass")
+
+	f.refuse(t, "a-2", "lead")
+	if got := f.Refused()[0]; got.Count != 2 || !got.Last.Equal(f.time) {
+		t.Errorf("the refusal is reported as %+v, want count 2, and now as the last time", got)
+	}
+	f.time = f.time.Add(11 * time.Minute)
+	f.ExpireRefused()
+	f.wantRefused(t)
 }
 
 func TestThePendingRequestOfARunningContainerDoesNotExpire(t *testing.T) {
