@@ -42,21 +42,15 @@ func newRig(t *testing.T, classFile string) *rig {
 	t.Helper()
 	// The path of t.TempDir is too long for a unix socket.
 	dir, err := os.MkdirTemp("", "qos")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	write(t, filepath.Join(dir, "host/proc/sys/kernel/random/boot_id"), "boot\n")
 	write(t, filepath.Join(dir, "etc/classes.yaml"), classFile)
 	runtime, err := nriruntime.New(dir, nriruntime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
-	if err := runtime.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, runtime.Start())
 
 	t.Cleanup(runtime.Stop)
 	options := agent.DefaultOptions()
@@ -65,22 +59,24 @@ func newRig(t *testing.T, classFile string) *rig {
 	return &rig{options: options, runtime: runtime}
 }
 
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -111,22 +107,16 @@ func (r *rig) startAgent(t *testing.T, a *agent.Agent) {
 
 	wait, cancelWait := context.WithTimeout(t.Context(), time.Minute)
 	defer cancelWait()
-	if err := r.runtime.WaitSynchronized(wait, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.runtime.WaitSynchronized(wait, 1))
 }
 
 func (r *rig) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	response, err := http.Get("http://" + r.options.MetricsAddress + path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return response.StatusCode, string(body)
 }
 
@@ -180,9 +170,7 @@ func TestProbesAndMetricsReportAHealthyAgent(t *testing.T) {
 		t.Errorf("metrics do not report that the class files are applied:\n%s", body)
 	}
 
-	if err := r.run(t, "test.example/cache=gold"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.run(t, "test.example/cache=gold"))
 
 	r.until(t, "/metrics", `qos_class_used_bytes_total{class="gold",resource="test.example/cache"} 0`)
 }
@@ -191,14 +179,10 @@ func TestProbesAndMetricsReportAHealthyAgent(t *testing.T) {
 func TestUsageIsServedToThePodItself(t *testing.T) {
 	r := newRig(t, files)
 	_, port, err := net.SplitHostPort(r.options.MetricsAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.options.MetricsAddress = ":" + port
 	r.start(t)
-	if err := r.run(t, "test.example/cache=gold"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.run(t, "test.example/cache=gold"))
 
 	r.options.MetricsAddress = net.JoinHostPort("127.0.0.1", port)
 	if status, body := r.get(t, "/usage"); status != http.StatusOK || !strings.Contains(body, `"gold"`) {
@@ -233,9 +217,7 @@ func TestUsageIsServedToThePodItself(t *testing.T) {
 func addressOfThisMachine(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, address := range addresses {
 		if ip, _, err := net.ParseCIDR(address.String()); err == nil && ip.IsGlobalUnicast() {
 			return ip.String()
@@ -283,9 +265,7 @@ func TestClassFilesAreReadAgainAtSIGHUP(t *testing.T) {
 	}
 
 	write(t, filepath.Join(r.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 
 	for _, body := r.get(t, "/metrics"); !strings.Contains(body, `class="silver"`); {
 		_, body = r.get(t, "/metrics")
@@ -303,9 +283,7 @@ func (r *rig) run(t *testing.T, request string) error {
 		config.Annotations = map[string]string{"qos.noderesource.dev/pod": request}
 	}
 	pod, err := r.runtime.RunPod(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id, err := r.runtime.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	return errors.Join(err, r.startContainer(t, id))
 }

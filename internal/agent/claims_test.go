@@ -27,9 +27,7 @@ func TestTheFirstClaimsRegisterThePluginAgain(t *testing.T) {
 	r.startAgent(t, agent.New(r.options, kinds, slog.New(slog.DiscardHandler)))
 
 	conn, err := nodeclient.Connect(r.options.APISocket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close() }()
 	request := &qosv1alpha1.SetVolumeClaimsRequest{Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxReadBps: 2}}}
 	if _, err := qosv1alpha1.NewNodeQOSClient(conn).SetVolumeClaims(t.Context(), request); err != nil {

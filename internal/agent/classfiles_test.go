@@ -27,12 +27,18 @@ func newFiles(t *testing.T) (*classFiles, *nodetest.Backend) {
 	return f, backend
 }
 
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (f *classFiles) write(t *testing.T, resources string) {
 	t.Helper()
 	text := "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources: " + resources + "\n"
-	if err := os.WriteFile(f.path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(f.path, []byte(text), 0o600))
 }
 
 const oneClass = "[{name: a.example/x, test: {names: [gold]}}]"

@@ -39,9 +39,7 @@ func (r *rig) until(t *testing.T, path, want string) {
 
 func (r *rig) hangUp(t *testing.T) {
 	t.Helper()
-	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 }
 
 func TestWrongClassFilesAreReportedAndTheFormerOnesStayLive(t *testing.T) {
@@ -91,14 +89,10 @@ func TestAnUpdatedConfigMapIsApplied(t *testing.T) {
 	link(t, "..version_1", filepath.Join(dir, "..data"))
 	link(t, "..data/classes.yaml", filepath.Join(dir, "classes.yaml"))
 	r.start(t)
-	if err := r.run(t, "test.example/cache=gold"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.run(t, "test.example/cache=gold"))
 
 	link(t, "..version_2", filepath.Join(dir, "..data_tmp"))
-	if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 
 	r.until(t, "/metrics", `qos_class_capacity{class="silver",resource="test.example/cache"} 2`)
 	if err := r.run(t, "test.example/cache=silver"); err != nil {
@@ -108,16 +102,12 @@ func TestAnUpdatedConfigMapIsApplied(t *testing.T) {
 
 func link(t *testing.T, target, name string) {
 	t.Helper()
-	if err := os.Symlink(target, name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(target, name))
 }
 
 func remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Remove(name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(name))
 }
 
 // TestARemovedGroupIsRepairedAtOnce sets the repair interval to an hour, so that no periodic repair finds the drift.
@@ -129,9 +119,7 @@ func TestARemovedGroupIsRepairedAtOnce(t *testing.T) {
 	h.begin(t)
 	h.synchronized(t)
 	h.backend.Damage(classes.Drift{Found: []string{"the group was removed"}})
-	if err := os.RemoveAll(group); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(group))
 	h.until(t, "/metrics", `qos_drift_corrections_total{resource="test.example/cache",what="configuration"} 1`)
 }
 
@@ -172,9 +160,7 @@ func (h *hanging) synchronized(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := h.runtime.WaitSynchronized(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.runtime.WaitSynchronized(ctx, 1))
 }
 
 // terminate cancels the agent's context, as SIGTERM does. It fails the test if the agent does not end in time.
@@ -211,9 +197,7 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 	h.begin(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := h.runtime.WaitSynchronized(ctx, 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.runtime.WaitSynchronized(ctx, 2))
 
 	for range 2 {
 		if err := h.run(t, "test.example/cache=gold"); err != nil {
@@ -256,9 +240,7 @@ func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
 	h.options.RepairInterval = 10 * time.Millisecond
 	h.begin(t)
 	h.synchronized(t)
-	if err := h.run(t, "test.example/cache=gold"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.run(t, "test.example/cache=gold"))
 
 	<-h.hang(t, "observe")
 	h.until(t, "/metrics", "qos_kernel_calls_blocked 1")
@@ -284,9 +266,7 @@ func TestContainersAreCreatedAlthoughTheDiskOfTheStateDirectoryIsFull(t *testing
 	h := newHanging(t)
 	h.begin(t)
 	h.synchronized(t)
-	if err := h.run(t, "test.example/cache=gold"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.run(t, "test.example/cache=gold"))
 	link(t, "/dev/full", filepath.Join(h.options.StateDir, "changes.json.new"))
 	if err := h.run(t, "test.example/cache=gold"); err != nil {
 		t.Errorf("a creation failed, although it does not write the checkpoint: %v", err)

@@ -38,9 +38,7 @@ func TestMetricsShowWhetherAClassHolds(t *testing.T) {
 			}
 			for range samples {
 				<-time.After(15 * time.Second)
-				if err := n.JudgeHeld(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, n.JudgeHeld(t.Context()))
 			}
 		}
 		wantSeries := func(held, reached, ratio float64) {

@@ -56,12 +56,8 @@ func TestStartTimesAreThoseOfTheHost(t *testing.T) {
 	root := t.TempDir()
 	stat := func(pid, text string) {
 		dir := filepath.Join(root, "proc", pid)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "stat"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, "stat"), []byte(text), 0o600))
 	}
 
 	if processTimes(hostfs.Root(root)) != nil {

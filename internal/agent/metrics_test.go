@@ -35,9 +35,7 @@ func TestEachMetricIsDocumented(t *testing.T) {
 	}
 
 	page, err := os.ReadFile("../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	documented := map[string]string{}
 	for _, match := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| \\w+ \\| (.*?) \\|").FindAllStringSubmatch(string(page), -1) {
@@ -57,9 +55,7 @@ func TestCountersAreExportedBeforeTheFirstEvent(t *testing.T) {
 	registry.MustRegister(hooks.errors, newCollector(node.New(node.Options{Log: slog.New(slog.DiscardHandler)})))
 	hooks.observe("StartContainer", time.Millisecond, nil)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	reasons, hookErrors := map[string]float64{}, -1.0
 	for _, family := range families {
@@ -78,9 +74,7 @@ func TestCountersAreExportedBeforeTheFirstEvent(t *testing.T) {
 	}
 
 	page, err := os.ReadFile("../../docs/plugin.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	_, text, _ := strings.Cut(string(page), "- `qos_refusals_total` has the label `reason`:")
 	text, _, _ = strings.Cut(text, "\n- ")

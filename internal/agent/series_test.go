@@ -50,24 +50,18 @@ func newMonitoringNodeOf(t *testing.T, files string, edit ...func(*node.Options)
 	spec.RMIDs = 8 + 3 // 8 are reserved for classes
 	machine := sim.New(sim.Options{RDT: &spec})
 	tree, err := cgroup.Detect(machine)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	kinds := []classes.Kind{rdt.Kind(rdt.Options{FS: machine, Threads: tree, Log: slog.New(slog.DiscardHandler)})}
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(files)}}, kinds, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	o := node.Options{Kinds: kinds, Log: slog.New(slog.DiscardHandler)}
 	for _, change := range edit {
 		change(&o)
 	}
 	n := &monitoringNode{node.New(o), machine, prometheus.NewRegistry()}
-	if err := n.Configure(t.Context(), classes.FileSet{Config: config, Files: []string{"a.yaml"}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Configure(t.Context(), classes.FileSet{Config: config, Files: []string{"a.yaml"}}))
 
 	n.Synchronize(nil, nil)
 	n.registry.MustRegister(newCollector(n.Node), newUsageCollector(n.Node, kinds))
@@ -84,9 +78,7 @@ func (n *monitoringNode) start(t *testing.T, name, class string, pid int) {
 	}
 
 	adjustment, _, err := n.CreateContainer(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	c.PID = pid
 	n.machine.Cgroups().AddCgroup(path)
@@ -96,9 +88,7 @@ func (n *monitoringNode) start(t *testing.T, name, class string, pid int) {
 	if err == nil && enforce != nil {
 		err = enforce(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // series returns the name and labels of each series of a scrape, and its value. The scrape takes a new sample.
@@ -106,9 +96,7 @@ func (n *monitoringNode) series(t *testing.T) map[string]float64 {
 	t.Helper()
 	<-time.After(time.Second)
 	families, err := n.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	found := map[string]float64{}
 	for _, family := range families {

@@ -121,20 +121,14 @@ func TestAProcessThatJoinsAGroupIsNoticed(t *testing.T) {
 	join := func(group string) {
 		t.Helper()
 		tasks, err := os.OpenFile(filepath.Join(path(group), "tasks"), os.O_WRONLY|os.O_CREATE, 0o600) // truncating would be a second event
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := tasks.WriteString("1\n"); err != nil {
 			t.Fatal(err)
 		}
-		if err := tasks.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tasks.Close())
 	}
 	for _, group := range []string{"qos-before", "other"} {
-		if err := os.MkdirAll(path(group), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(path(group), 0o755))
 		join(group)
 	}
 
@@ -155,9 +149,7 @@ func TestAProcessThatJoinsAGroupIsNoticed(t *testing.T) {
 	join("qos-before")
 	await("before")
 
-	if err := os.MkdirAll(path("qos-later"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(path("qos-later"), 0o755))
 	watch()
 	join("qos-later")
 	await("later")

@@ -72,22 +72,15 @@ func TestHooksAndClassFilesAreTraced(t *testing.T) {
 	go func() { ended <- r.agent().Run(ctx) }()
 	wait, cancelWait := context.WithTimeout(t.Context(), time.Minute)
 	defer cancelWait()
-	if err := r.runtime.WaitSynchronized(wait, 1); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := r.run(t, "test.example/cache=gold"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.runtime.WaitSynchronized(wait, 1))
+	must(t, r.run(t, "test.example/cache=gold"))
 
 	if err := r.run(t, "test.example/cache=none-such"); err == nil {
 		t.Fatal("a container got a class that does not exist")
 	}
 
 	api, err := nodeclient.Connect(r.options.APISocket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer api.Close()
 	_, err = qosv1alpha1.NewNodeQOSClient(api).UpdateContainerQOSResources(t.Context(), &qosv1alpha1.UpdateContainerQOSResourcesRequest{
 		PodUid: "no-such-pod", Container: "main", QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: "test.example/cache", Class: "gold"}},
@@ -97,9 +90,7 @@ func TestHooksAndClassFilesAreTraced(t *testing.T) {
 	}
 
 	cancel()
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-ended)
 
 	received.mu.Lock()
 	defer received.mu.Unlock()

@@ -40,18 +40,12 @@ func TestAVolumeHasSeriesOfItsUseAndItsLimit(t *testing.T) {
 		machine.AddFile("/proc/10/mountinfo", "40 1 0:50 / / rw - overlay overlay rw\n50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
 		machine.AddFile("/sys/fs/cgroup/kubepods/podu/io.stat", "8:16 rbytes=4096 wbytes=0 rios=7 wios=0\n")
 		tree, err := cgroup.Detect(machine)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		kinds := []classes.Kind{volumeio.Kind(ioapply.New(ioapply.Options{FS: machine, Tree: tree, Log: slog.New(slog.DiscardHandler)}))}
 		config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(volumeFiles)}}, kinds, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		n := &monitoringNode{node.New(node.Options{Kinds: kinds, Log: slog.New(slog.DiscardHandler)}), nil, prometheus.NewRegistry()}
-		if err := n.Configure(t.Context(), classes.FileSet{Config: config, Files: []string{"a.yaml"}}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, n.Configure(t.Context(), classes.FileSet{Config: config, Files: []string{"a.yaml"}}))
 		n.Synchronize(nil, nil)
 		n.registry.MustRegister(newUsageCollector(n.Node, kinds))
 
@@ -87,7 +81,5 @@ func (n *monitoringNode) startPodWithVolume(t *testing.T, pod, c classes.Holder)
 	if err == nil && enforce != nil {
 		err = enforce(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }

@@ -90,9 +90,7 @@ func TestTheModelAndTheTargetsComeFromTheSpeedOfTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
 		got, err := measure(t.Context(), disk, disk.size, ssd, options(withWrites))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, key := range []string{"rbps", "wbps"} {
 			within(t, key, got.Model[key], 16<<20, 0.05)
 		}
@@ -111,9 +109,7 @@ func TestWithoutWriteNothingIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
 		got, err := measure(t.Context(), disk, disk.size, hdd, options(readsOnly))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if disk.written > 0 || len(got.Model) != 3 || got.QoS["wlat"] != 0 {
 			t.Errorf("%d writes, and the result is %v", disk.written, got)
 		}

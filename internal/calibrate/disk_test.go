@@ -36,12 +36,18 @@ func host() *simcgroup.Machine {
 	return m
 }
 
-func find(t *testing.T, m *simcgroup.Machine, name string) Disk {
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
 	t.Helper()
-	disk, err := Find(m, name)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func find(t *testing.T, m *simcgroup.Machine, name string) Disk {
+	t.Helper()
+	disk, err := Find(m, name)
+	must(t, err)
 	return disk
 }
 
@@ -152,17 +158,11 @@ func TestTheSettingsOfTheDisksQueueAreRestored(t *testing.T) {
 	}
 
 	m := host()
-	if err := m.WriteFile(scheduler, []byte("bfq")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.WriteFile(scheduler, []byte("bfq")))
 	restore, err := bypass(m, find(t, m, "/dev/sda"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	wanted(m, "none", "2")
-	if err := restore(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, restore())
 	wanted(m, "bfq", "0")
 
 	m.Inject(simcgroup.Fault{Op: "write", File: "nomerges", Err: syscall.EINVAL})
@@ -176,12 +176,8 @@ func TestAFileOfAnotherDiskIsNotOpened(t *testing.T) {
 	m := host()
 	disk := find(t, m, "/dev/sda")
 	root := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(root, "dev/sda"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Join(root, "dev"), 0o755))
+	must(t, os.WriteFile(filepath.Join(root, "dev/sda"), nil, 0o600))
 	for _, write := range []bool{false, true} {
 		file, err := openDisk(Host{FS: m, Root: root}, disk, write)
 		if errors.Is(err, syscall.EINVAL) {
@@ -199,9 +195,7 @@ func TestADiskWithEnabledIOCostIsNotMeasured(t *testing.T) {
 	if err := checkCost(Host{FS: m}, find(t, m, "/dev/sda")); err != nil {
 		t.Error(err)
 	}
-	if err := m.WriteFile("/sys/fs/cgroup/io.cost.qos", []byte("8:0 enable=1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.WriteFile("/sys/fs/cgroup/io.cost.qos", []byte("8:0 enable=1")))
 	if err := checkCost(Host{FS: m}, find(t, m, "/dev/sda")); err == nil {
 		t.Error("the disk would be measured")
 	}

@@ -19,17 +19,13 @@ import (
 
 func remember(t *testing.T, c *checkpoint.Changes, key, data string) {
 	t.Helper()
-	if err := c.SetMemory(map[string][]byte{key: []byte(data)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetMemory(map[string][]byte{key: []byte(data)}))
 }
 
 func content(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return data
 }
 
@@ -44,9 +40,7 @@ func TestAProcessThatIsKilledInAWriteLosesOnlyThisChange(t *testing.T) {
 	all := content(t, path)
 
 	for length := before; length <= len(all); length++ {
-		if err := os.WriteFile(path, all[:length], 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, all[:length], 0o600))
 		want := "2"
 		if length == len(all) {
 			want = "3"
@@ -66,12 +60,8 @@ func TestAChangeThatCannotBeAppendedReplacesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	c := open(path, "boot")
 	remember(t, c, "a", "1")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/dev/full", path); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(path))
+	must(t, os.Symlink("/dev/full", path))
 
 	remember(t, c, "b", "2")
 	if diff := cmp.Diff(map[string][]byte{"a": []byte("1"), "b": []byte("2")}, open(path, "boot").Memory()); diff != "" {
@@ -125,14 +115,10 @@ func TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded(t *testing.T) {
 	} {
 		ends := c
 		if left != "" {
-			if err := os.WriteFile(path, []byte(left), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(left), 0o600))
 			ends = open(path, "boot")
 		}
-		if err := ends.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ends.Close())
 		var file struct {
 			BootID  string
 			Changes map[string]any

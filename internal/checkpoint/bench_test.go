@@ -18,14 +18,10 @@ func BenchmarkRecording(b *testing.B) {
 		for i := range others {
 			all[fmt.Sprintf("kubepods-burstable-pod11111111_2222_3333_4444_%012d.slice:cri-containerd:%064x", i, i)] = []byte(record)
 		}
-		if err := c.SetMemory(all); err != nil {
-			b.Fatal(err)
-		}
+		must(b, c.SetMemory(all))
 		b.Run(fmt.Sprintf("%d records", others), func(b *testing.B) {
 			for b.Loop() {
-				if err := c.SetMemory(map[string][]byte{"a": []byte(record)}); err != nil {
-					b.Fatal(err)
-				}
+				must(b, c.SetMemory(map[string][]byte{"a": []byte(record)}))
 			}
 		})
 	}

@@ -21,11 +21,17 @@ func open(path, boot string) *checkpoint.Changes {
 	return checkpoint.Open(path, boot, slog.New(slog.DiscardHandler))
 }
 
-func set(t *testing.T, c *checkpoint.Changes, id string, changed []classes.Assignment) {
+// must fails the test if there is an error.
+func must(t testing.TB, err error) {
 	t.Helper()
-	if err := c.Set(id, changed); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func set(t *testing.T, c *checkpoint.Changes, id string, changed []classes.Assignment) {
+	t.Helper()
+	must(t, c.Set(id, changed))
 }
 
 func TestChangesSurviveTheProcess(t *testing.T) {
@@ -54,9 +60,7 @@ func TestChangesOfEndedContainersAreForgotten(t *testing.T) {
 	c.Forget("c1")
 	c.Keep(func(id string) bool { return id == "c3" })
 	set(t, c, "c4", gold)
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Close())
 	after := open(path, "boot")
 	for id, want := range map[string]bool{"c1": false, "c2": false, "c3": true, "c4": true} {
 		if _, got := after.Get(id); got != want {
@@ -68,9 +72,7 @@ func TestChangesOfEndedContainersAreForgotten(t *testing.T) {
 func TestTheClaimsThatAnEarlierVersionSavedAreRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	want := `{"Limits":{"gold":{"maxReadBps":1152921504606846976}},"Volumes":null}`
-	if err := os.WriteFile(path, []byte(`{"bootID":"boot","changes":{},"claims":`+want+`}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(`{"bootID":"boot","changes":{},"claims":`+want+`}`), 0o600))
 
 	set(t, open(path, "boot"), "c1", gold)
 	if got := string(open(path, "boot").Memory()["claims"]); got != want {
@@ -84,13 +86,8 @@ func TestTheClaimsThatAnEarlierVersionSavedAreRead(t *testing.T) {
 func TestTheDataOfBackendsSurvivesTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	c := open(path, "boot")
-	if err := c.SetMemory(map[string][]byte{"a": []byte("[1]"), "b": []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := c.SetMemory(map[string][]byte{"a": []byte("[1,2]"), "b": nil}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetMemory(map[string][]byte{"a": []byte("[1]"), "b": []byte("{}")}))
+	must(t, c.SetMemory(map[string][]byte{"a": []byte("[1,2]"), "b": nil}))
 
 	set(t, open(path, "boot"), "c1", gold)
 	for boot, want := range map[string]map[string][]byte{"boot": {"a": []byte("[1,2]")}, "another boot": {}} {
@@ -105,9 +102,7 @@ func TestTheOriginalValuesOfAContainerAreKeptUntilItsEnd(t *testing.T) {
 	want := classes.UnifiedFiles(map[string]string{"memory.high": "966365184", "io.max": "254:0 rbps=1"})
 	c := open(path, "boot")
 	for _, id := range []string{"stays", "ends", "is not listed"} {
-		if err := c.SetOriginals(id, want); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetOriginals(id, want))
 	}
 	c.Forget("ends")
 	set(t, c, "stays", gold)
@@ -135,9 +130,7 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 	for name, content := range cases {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "changes.json")
-			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(content), 0o600))
 			c := open(path, "boot")
 			if _, ok := c.Get("c1"); ok {
 				t.Error("the checkpoint was used")
@@ -148,9 +141,7 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 
 	t.Run("the undamaged checkpoint is used", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "changes.json")
-		if err := os.WriteFile(path, []byte(whole), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(whole), 0o600))
 		if _, ok := open(path, "boot").Get("c1"); !ok {
 			t.Error("the checkpoint was not used")
 		}
@@ -159,15 +150,11 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 
 func TestAWriteThatFailsChangesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 
 	c := open(filepath.Join(dir, "changes.json"), "boot")
 	set(t, c, "c1", gold)
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(dir))
 
 	if err := c.Set("c1", nil); err == nil {
 		t.Error("Set returned no error, although the directory is missing")
@@ -184,9 +171,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add([]byte("{\"bootID\":\"boot\"}\n{\"changes\":{\"c2\":null},\"memory\":{\"a\":null}}\n{\"chan"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		path := filepath.Join(t.TempDir(), "changes.json")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, content, 0o600))
 		c := open(path, "boot")
 		set(t, c, "c1", gold)
 		if got, ok := open(path, "boot").Get("c1"); !ok || !cmp.Equal(got, gold) {

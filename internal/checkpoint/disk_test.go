@@ -20,9 +20,7 @@ import (
 // fill makes the next write of a checkpoint fail with ENOSPC: it replaces the checkpoint's temporary file by a link to /dev/full.
 func fill(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Symlink("/dev/full", path+".new"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/dev/full", path+".new"))
 }
 
 func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
@@ -30,9 +28,7 @@ func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 	set(t, open(path, "boot"), "c1", gold)
 	c := open(path, "boot")
 	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	bronze := []classes.Assignment{{Resource: "k8s.io/rdt", Class: "bronze", Source: classes.SourceUpdate}}
 	for id, changed := range map[string][]classes.Assignment{"c1": bronze, "c2": gold, "c3": nil} {
@@ -44,9 +40,7 @@ func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 	}
 
 	after, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	if diff := cmp.Diff(string(before), string(after)); diff != "" {
 		t.Errorf("the checkpoint (-before +after):\n%s", diff)
@@ -71,9 +65,7 @@ func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 func TestAnUnfinishedFileIsNotReadAndDoesNotPreventWrites(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	set(t, open(path, "boot"), "c1", gold)
-	if err := os.WriteFile(path+".new", []byte(`{"bootID":"boot","changes":{"c9":[{"Resource":"k8s.io/rdt","Cla`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path+".new", []byte(`{"bootID":"boot","changes":{"c9":[{"Resource":"k8s.io/rdt","Cla`), 0o600))
 
 	c := open(path, "boot")
 	for id, want := range map[string]bool{"c1": true, "c9": false} {
@@ -92,9 +84,7 @@ func TestTheAgeOfACheckpointDoesNotMatter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	set(t, open(path, "boot"), "c1", gold)
 	for _, when := range []time.Time{time.Unix(0, 0), time.Now().AddDate(100, 0, 0)} {
-		if err := os.Chtimes(path, when, when); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chtimes(path, when, when))
 		if _, ok := open(path, "boot").Get("c1"); !ok {
 			t.Errorf("a checkpoint of %s is not used", when)
 		}

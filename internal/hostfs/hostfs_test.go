@@ -22,14 +22,18 @@ func host(t *testing.T, files map[string]string) Root {
 	root := t.TempDir()
 	for name, data := range files {
 		full := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(full, []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		must(t, os.WriteFile(full, []byte(data), 0o600))
 	}
 	return Root(root)
+}
+
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (r Root) wantFile(t *testing.T, name, want string) {
@@ -85,9 +89,7 @@ func TestAFileThatIsTooLargeIsNotRead(t *testing.T) {
 func TestAFileIsReadInParts(t *testing.T) {
 	root := host(t, map[string]string{"/larger": strings.Repeat("x", maxFile+1)})
 	file, err := root.Open("/larger")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n, err := io.Copy(io.Discard, file); err != nil || n != maxFile+1 {
 		t.Errorf("read %d bytes, %v", n, err)
 	}
@@ -104,9 +106,7 @@ func TestAFileIsReadInParts(t *testing.T) {
 
 func TestAWriteNeitherCreatesNorTruncates(t *testing.T) {
 	root := host(t, map[string]string{"/sys/a": "long before"})
-	if err := root.WriteFile("/sys/a", []byte("new")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.WriteFile("/sys/a", []byte("new")))
 	root.wantFile(t, "/sys/a", "newg before")
 	if err := root.WriteFile("/sys/b", []byte("new")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a write to a missing file returned %v, want ErrNotExist", err)
@@ -143,17 +143,13 @@ func TestAnInterruptedWriteIsMadeAgain(t *testing.T) {
 
 func TestDirectoriesAreMadeListedMovedAndRemoved(t *testing.T) {
 	root := host(t, map[string]string{"/sys/z": "", "/sys/a": ""})
-	if err := root.Mkdir("/sys/m"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.Mkdir("/sys/m"))
 
 	if err := root.Mkdir("/sys/m"); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("Mkdir of an existing directory returned %v, want ErrExist", err)
 	}
 
-	if err := root.Rename("/sys/m", "/sys/n"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, root.Rename("/sys/m", "/sys/n"))
 
 	if names, err := root.ReadDir("/sys"); err != nil || !slices.Equal(names, []string{"a", "n", "z"}) {
 		t.Errorf("got %v, %v", names, err)
@@ -188,9 +184,7 @@ func TestGlobReturnsPathsOfTheHost(t *testing.T) {
 
 func TestASymlinkIsReadAndNotFollowed(t *testing.T) {
 	root := host(t, map[string]string{"/dev/sda": ""})
-	if err := os.Symlink("/dev/sda", filepath.Join(string(root), "link")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/dev/sda", filepath.Join(string(root), "link")))
 	if target, err := root.Readlink("/link"); err != nil || target != "/dev/sda" {
 		t.Errorf("got %s, %v", target, err)
 	}
@@ -233,14 +227,10 @@ func TestARefusedMountKeepsTheErrno(t *testing.T) {
 func TestSubdirsReturnsOnlyDirectories(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b", "a"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 
 	got, err := Root(dir).Subdirs("/")
 	if err != nil || !slices.Equal(got, []string{"a", "b"}) {

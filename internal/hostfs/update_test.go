@@ -20,21 +20,15 @@ func TestAFileThatWasReadStaysOpenForTheWrite(t *testing.T) {
 		t.Fatalf("got %q, %v", data, err)
 	}
 
-	if err := errors.Join(root.Rename("/sys/a", "/sys/first"), root.Rename("/sys/b", "/sys/a")); err != nil {
-		t.Fatal(err)
-	}
-	if err := kept.WriteFile("/sys/a", []byte("8:0 2")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(root.Rename("/sys/a", "/sys/first"), root.Rename("/sys/b", "/sys/a")))
+	must(t, kept.WriteFile("/sys/a", []byte("8:0 2")))
 	if data, err := kept.ReadFile("/sys/a"); string(data) != "8:0 200\n" || err != nil {
 		t.Errorf("got %q, %v after the write, which must not truncate the file", data, err)
 	}
 	root.wantFile(t, "/sys/first", "8:0 200\n")
 	root.wantFile(t, "/sys/a", "of b")
 
-	if err := errors.Join(end(), kept.WriteFile("/sys/a", []byte("my"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(end(), kept.WriteFile("/sys/a", []byte("my"))))
 	root.wantFile(t, "/sys/a", "my b")
 }
 

@@ -25,9 +25,7 @@ func TestListAssignmentsReportsEvictionTargets(t *testing.T) {
 	f := newFixture(t)
 	load := func(files string) {
 		t.Helper()
-		if err := f.Load(t.Context(), files); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Load(t.Context(), files))
 	}
 
 	load(evicting)
@@ -54,9 +52,7 @@ func TestListAssignmentsReportsEvictionTargets(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			list, err := f.client.ListAssignments(t.Context(), test.request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(test.want, list.GetEvictions(), protocmp.Transform()); diff != "" {
 				t.Errorf("evictions differ (-want +got):\n%s", diff)
 			}
@@ -67,23 +63,17 @@ func TestListAssignmentsReportsEvictionTargets(t *testing.T) {
 func TestAStreamReportsTheEndOfEvictions(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.client.WatchAssignments(t.Context(), &qosv1alpha1.WatchAssignmentsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	f.mustRun(t, "default", "web", "vendor.example/network=fast", "main")
 	for _, step := range []struct {
 		files string
 		want  int
 	}{{evicting, 0}, {withoutFast, 1}, {evicting, 0}} {
-		if err := f.Load(t.Context(), step.files); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Load(t.Context(), step.files))
 		for got := -1; got != step.want; {
 			response, err := stream.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got = len(response.GetAssignments().GetEvictions())
 		}
 	}

@@ -22,28 +22,30 @@ var rootOnly = peers{uid: uint32(os.Geteuid())}
 
 func group(gid int) peers { return peers{uid: uint32(os.Geteuid()), gid: uint32(gid), hasGroup: true} }
 
-func mustListen(t *testing.T, path string, allowed peers) net.Listener {
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
 	t.Helper()
-	listener, err := listen(t.Context(), path, allowed, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func mustListen(t *testing.T, path string, allowed peers) net.Listener {
+	t.Helper()
+	listener, err := listen(t.Context(), path, allowed, quiet)
+	must(t, err)
 	return listener
 }
 
 func mustClose(t *testing.T, listener net.Listener) {
 	t.Helper()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, listener.Close())
 }
 
 func wantFile(t *testing.T, path string, mode fs.FileMode, gid int) {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || info.Mode().Perm() != mode || gid >= 0 && int(stat.Gid) != gid {
 		t.Errorf("%s has mode %o and group %d, want %o and %d", path, info.Mode().Perm(), stat.Gid, mode, gid)
@@ -75,9 +77,7 @@ func TestTheSocketAndItsDirectoryAreForTheGroup(t *testing.T) {
 
 func TestADirectoryThatOthersCanEnterIsNotChanged(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o755))
 	listener := mustListen(t, filepath.Join(dir, "qos.sock"), group(os.Getegid()))
 	defer mustClose(t, listener)
 	wantFile(t, dir, 0o755, os.Getegid())
@@ -85,14 +85,10 @@ func TestADirectoryThatOthersCanEnterIsNotChanged(t *testing.T) {
 
 func TestADirectoryThatTheGroupCannotEnterIsLogged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "closed")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	var log strings.Builder
 	listener, err := listen(t.Context(), filepath.Join(dir, "qos.sock"), group(os.Getegid()), slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer mustClose(t, listener)
 	if !strings.Contains(log.String(), "cannot enter the directory") || !strings.Contains(log.String(), dir) {
 		t.Errorf("log is %q", log.String())
@@ -120,9 +116,7 @@ func TestListenRefuses(t *testing.T) {
 	listener := mustListen(t, live, rootOnly)
 	defer mustClose(t, listener)
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("precious"), 0o600))
 
 	for _, test := range []struct{ name, path, says string }{
 		{"the socket of a live process", live, "another process already serves this socket"},

@@ -104,9 +104,7 @@ func TestTheKernelReportsTheProcessesOfClients(t *testing.T) {
 	const gid = 4321
 	dir := openDir(t)
 	socket := serveTo(t, filepath.Join(dir, "qos.sock"), gid)
-	if err := os.Chmod(socket, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(socket, 0o666))
 
 	program := copyProgram(t, dir)
 	for _, test := range []struct {
@@ -137,9 +135,7 @@ func openDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, each := range []string{dir, filepath.Dir(dir)} {
-		if err := os.Chmod(each, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(each, 0o755))
 	}
 	return dir
 }
@@ -147,23 +143,17 @@ func openDir(t *testing.T) string {
 func copyProgram(t *testing.T, dir string) string {
 	t.Helper()
 	self, err := os.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = self.Close() }()
 	path := filepath.Join(dir, "client")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	if _, err := io.Copy(file, self); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, file.Close())
 
 	return path
 }
@@ -186,19 +176,13 @@ func serveTo(t *testing.T, socket string, gid int) string {
 
 func TestOwnGroupsAreThoseOfTheProcess(t *testing.T) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _, _ = syscall.Close(pair[0]), syscall.Close(pair[1]) }()
 	client, err := credentialsOf(pair[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	groups, err := os.Getgroups()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	for _, gid := range groups {
 		if !slices.Contains(client.groups, uint32(gid)) {

@@ -31,13 +31,8 @@ type readOnly struct {
 func newReadOnly(t *testing.T) *readOnly {
 	t.Helper()
 	n := apitest.NewNode()
-	if err := n.Load(t.Context(), apitest.Files); err != nil {
-		t.Fatal(err)
-	}
-
-	if err := n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, n.Load(t.Context(), apitest.Files))
+	must(t, n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"))
 
 	dir := t.TempDir()
 	o := nodeapi.Options{Socket: filepath.Join(dir, "qos.sock"), ReadSocket: filepath.Join(dir, "read", "qos.sock"), Log: slog.New(slog.DiscardHandler)}
@@ -59,9 +54,7 @@ func newReadOnly(t *testing.T) *readOnly {
 func connect(t *testing.T, socket string) *grpc.ClientConn {
 	t.Helper()
 	conn, err := nodeclient.Connect(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -70,9 +63,7 @@ func connect(t *testing.T, socket string) *grpc.ClientConn {
 func (r *readOnly) class(t *testing.T) string {
 	t.Helper()
 	list, err := qosv1alpha1.NewNodeQOSClient(r.read).ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return list.GetPods()[0].GetContainers()[0].GetQosResources()[0].GetClass()
 }
 
@@ -115,12 +106,8 @@ func TestTheReadOnlySocketAllowsAllRequestsThatOnlyRead(t *testing.T) {
 
 	for i := range api.Streams {
 		stream, err := r.read.NewStream(t.Context(), &api.Streams[i], "/"+api.ServiceName+"/"+api.Streams[i].StreamName)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stream.SendMsg(&qosv1alpha1.WatchRequest{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, stream.SendMsg(&qosv1alpha1.WatchRequest{}))
 		if err := stream.RecvMsg(&qosv1alpha1.WatchResponse{}); err != nil {
 			t.Errorf("%s: %v", api.Streams[i].StreamName, err)
 		}
@@ -145,9 +132,7 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 		t.Errorf("a request over the other socket: %v", err)
 	}
 
-	if err := served[0].Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, served[0].Close())
 
 	for !isServed(r.dial(t)) { // the server has not yet noticed that a connection was closed
 		runtime.Gosched()
@@ -192,9 +177,7 @@ func TestReportsOfEnforcementHaveALimitOfTheirOwn(t *testing.T) {
 func (r *readOnly) dial(t *testing.T) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "unix", r.options.ReadSocket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

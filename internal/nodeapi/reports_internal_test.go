@@ -66,9 +66,7 @@ func TestAReportHasEachFieldOfItsMessage(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(data, test.report)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := messageOf(test.report, test.want.ProtoReflect().New().Interface())
 		if diff := cmp.Diff(test.want, got, protocmp.Transform()); diff != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, diff)

@@ -36,24 +36,26 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := &fixture{Node: apitest.NewNode()}
-	if err := f.Load(t.Context(), apitest.Files); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Load(t.Context(), apitest.Files))
 	f.served, f.client = serve(t, f.Node)
 	return f
+}
+
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func serve(t *testing.T, n nodeapi.Node) (*apitest.Served, qosv1alpha1.NodeQOSClient) {
 	t.Helper()
 	served, err := apitest.Serve(context.WithoutCancel(t.Context()), n, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	conn, err := nodeclient.Connect(served.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	t.Cleanup(func() {
 		if err := errors.Join(conn.Close(), served.Stop()); err != nil {
@@ -66,17 +68,13 @@ func serve(t *testing.T, n nodeapi.Node) (*apitest.Served, qosv1alpha1.NodeQOSCl
 
 func (f *fixture) mustRun(t *testing.T, namespace, name, request string, containers ...string) {
 	t.Helper()
-	if err := f.RunPod(t.Context(), namespace, name, request, containers...); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.RunPod(t.Context(), namespace, name, request, containers...))
 }
 
 func (f *fixture) status(t *testing.T) *qosv1alpha1.StatusResponse {
 	t.Helper()
 	state, err := f.client.Status(t.Context(), &qosv1alpha1.StatusRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return state
 }
 
@@ -162,9 +160,7 @@ func TestStatusReportsWhyClassFilesAreNotApplied(t *testing.T) {
 		t.Errorf("the condition says %q, want %q", message, first)
 	}
 
-	if err := f.Load(t.Context(), apitest.Files); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Load(t.Context(), apitest.Files))
 
 	if got := f.status(t).GetConfig(); got.GetGeneration() != 2 || got.GetLastError() != "" || got.GetLastErrorAt() != nil {
 		t.Errorf("config is %v after the files were corrected", got)
@@ -188,9 +184,7 @@ func TestStatusReportsALostConnectionToTheRuntime(t *testing.T) {
 func TestStatusListsUnavailableResourcesSeparately(t *testing.T) {
 	f := newFixture(t)
 	f.Backends[apitest.RDT].Lack(&classes.Unavailable{Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another"})
-	if err := f.Load(t.Context(), apitest.Files); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Load(t.Context(), apitest.Files))
 
 	want := []*qosv1alpha1.UnavailableResource{{
 		Name: apitest.RDT, Reason: "NoCPUSupport", Message: "this CPU has no RDT; use another", Scope: qosv1alpha1.Scope_SCOPE_CONTAINER,
@@ -210,9 +204,7 @@ func TestStatusMarksClassesThatDrain(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "rdt=gold", "main")
 	without := strings.ReplaceAll(strings.ReplaceAll(apitest.Files, "{name: gold, capacity: 1, description: for those in a hurry}, ", ""), "[gold, bronze]", "[bronze]")
-	if err := f.Load(t.Context(), without); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.Load(t.Context(), without))
 
 	want := []*qosv1alpha1.QOSResourceClassInfo{
 		{Name: "bronze", ExtendedResource: "qos.noderesource.dev/rdt.bronze"},
@@ -275,9 +267,7 @@ func TestListAssignmentsReportsEveryResourceOfEveryContainer(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			list, err := f.client.ListAssignments(t.Context(), test.request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(test.want, list.GetPods(), protocmp.Transform()); diff != "" {
 				t.Errorf("assignments differ (-want +got):\n%s", diff)
 			}
@@ -291,9 +281,7 @@ func TestUpdateReturnsAllClassesOfTheContainer(t *testing.T) {
 	answer, err := f.client.UpdateContainerQOSResources(t.Context(), &qosv1alpha1.UpdateContainerQOSResourcesRequest{
 		PodUid: "uid-web", Container: "main", QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: "rdt", Class: "gold"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	want := &qosv1alpha1.ContainerAssignments{Name: "main", Id: "id-web-main", QosResources: []*qosv1alpha1.Assignment{
 		{Name: apitest.RDT, Class: "gold", Source: qosv1alpha1.Source_SOURCE_UPDATE},
@@ -379,9 +367,7 @@ func (manyPods) Assignments() []state.PodAssignments {
 func TestAssignmentsOf500PodsFitInOneMessage(t *testing.T) {
 	_, client := serve(t, manyPods{apitest.NewNode().Node})
 	list, err := client.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(list.GetPods()) != 500 {
 		t.Errorf("%d pods in the response, want 500", len(list.GetPods()))
 	}

@@ -21,9 +21,7 @@ func TestUsageIsStreamed(t *testing.T) {
 	f.mustRun(t, "default", "web", "rdt=gold", "main")
 	f.Backends[apitest.RDT].Use("id-web-main", 100)
 	stream, err := f.client.WatchUsage(t.Context(), &qosv1alpha1.WatchUsageRequest{Interval: durationpb.New(0)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	used := func(bytes float64) []*qosv1alpha1.Measurement {
 		return []*qosv1alpha1.Measurement{{Name: nodetest.Used, Value: bytes}}
@@ -49,9 +47,7 @@ func TestUsageIsStreamed(t *testing.T) {
 		message(150, pod),
 	} {
 		got, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(want, got, whenever); diff != "" {
 			t.Errorf("usage (-want +got):\n%s", diff)
 		}

@@ -16,16 +16,12 @@ import (
 func TestWatchSendsTheStateAndThenItsChanges(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.client.Watch(t.Context(), &qosv1alpha1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	goldInUse := func() uint64 {
 		t.Helper()
 		response, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return response.GetStatus().GetResources().GetContainerQosResources()[0].GetClasses()[0].GetInUse()
 	}
 
@@ -49,14 +45,10 @@ func TestWatchAssignmentsReportsTheNamespaceOnly(t *testing.T) {
 	f.mustRun(t, "other", "theirs", "", "main")
 	f.mustRun(t, "mine", "web", "", "main")
 	stream, err := f.client.WatchAssignments(t.Context(), &qosv1alpha1.WatchAssignmentsRequest{Namespace: "mine"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	response, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	if pods := response.GetAssignments().GetPods(); len(pods) != 1 || pods[0].GetName() != "web" {
 		t.Errorf("pods are %v, want web", pods)
@@ -66,17 +58,13 @@ func TestWatchAssignmentsReportsTheNamespaceOnly(t *testing.T) {
 func TestAWatchThatReadsLateGetsTheLatestState(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.client.WatchAssignments(t.Context(), &qosv1alpha1.WatchAssignmentsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	f.mustRun(t, "default", "first", "", "main")
 	f.mustRun(t, "default", "last", "", "main")
 	for seen := 0; ; {
 		response, err := stream.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pods := len(response.GetAssignments().GetPods())
 		if pods < seen {
 			t.Fatalf("a message has %d pods, the message before it had %d", pods, seen)
@@ -90,9 +78,7 @@ func TestAWatchThatReadsLateGetsTheLatestState(t *testing.T) {
 func TestTheEndOfTheServerEndsStreamsWithUnavailable(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.client.Watch(t.Context(), &qosv1alpha1.WatchRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)

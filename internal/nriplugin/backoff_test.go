@@ -41,9 +41,7 @@ func TestAttemptsToRegisterBackOffUntilASuccess(t *testing.T) {
 		}
 
 		n := node.New(node.Options{Log: slog.New(slog.DiscardHandler)})
-		if err := nriplugin.New(n, nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, nriplugin.New(n, nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)}).Run(ctx))
 
 		const ms = time.Millisecond
 		steps := []time.Duration{
@@ -84,9 +82,7 @@ func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 				var log strings.Builder
 				slow := slog.New(slowLog{slog.NewTextHandler(&log, nil)})
 				options := nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slow}
-				if err := nriplugin.New(n, options).Run(ctx); err != nil {
-					t.Fatal(err)
-				}
+				must(t, nriplugin.New(n, options).Run(ctx))
 
 				<-time.After(time.Minute) // the last hook ends within this time
 				synctest.Wait()

@@ -36,9 +36,7 @@ func claimClasses() map[string]qos.VolumeLimits {
 
 func (r *volumeRig) setClaims(t *testing.T, claimed claims.Claims) {
 	t.Helper()
-	if err := r.node.SetClaims(t.Context(), claimed); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.node.SetClaims(t.Context(), claimed))
 }
 
 // wantClaimed checks the class that the only volume of a container gets from its claim, and the volume's device.
@@ -69,13 +67,9 @@ func TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction(t *testing.T) {
 	r := newVolumeRig(t)
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 	id, err := r.create(t, r.podOf(t, "a", ""), onVdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.wantPodLimits(t, id, "")
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StartContainer(t.Context(), id))
 	r.wantPodLimits(t, id, fromClaim)
 	r.wantClaimed(t, id, "gold", "254:16")
 }
@@ -228,12 +222,7 @@ func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 			r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 			r.wantPodLimits(t, id, fromClaim)
 
-			synchronizations := r.Synchronizations()
-			if err := r.Restart(); err != nil {
-				t.Fatal(err)
-			}
-
-			r.wait(t, synchronizations+1)
+			r.restartRuntime(t)
 			r.node.Repair(t.Context())
 			r.wantPodLimits(t, id, fromClaim)
 			r.wantClaimed(t, id, "gold", "254:16")
@@ -250,12 +239,7 @@ func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	r.wantPodLimits(t, id, fromClaim)
 
 	r.setClaims(t, claims.Claims{})
-	synchronizations := r.Synchronizations()
-	if err := r.Restart(); err != nil {
-		t.Fatal(err)
-	}
-
-	r.wait(t, synchronizations+1)
+	r.restartRuntime(t)
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, "")
 }

@@ -115,9 +115,7 @@ func testConformance(t *testing.T, scope classes.Scope, section string) {
 	mustRun := func(t *testing.T, c *conformance) string {
 		t.Helper()
 		id, err := c.run(t, "first", "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return id
 	}
 
@@ -133,11 +131,8 @@ func testConformance(t *testing.T, scope classes.Scope, section string) {
 	t.Run("a class changes and is left", func(t *testing.T) {
 		c := start(t)
 		id := mustRun(t, c)
-		e, _ := c.node.Get(id)
 		for _, class := range []string{"b", classes.SystemDefault, "a"} {
-			if err := c.node.Update(t.Context(), e.Subject(), map[string]string{conformanceResource: class}); err != nil {
-				t.Fatal(err)
-			}
+			c.change(t, id, conformanceResource, class)
 			c.wantClass(t, id, class)
 		}
 	})
@@ -220,9 +215,7 @@ func TestABackendWithoutAConfigurationWritesNothing(t *testing.T) {
 			scope := kind.Scopes[0]
 			text := conformanceFile(scope, 0, conforming()[kind.Field], "a", "b")
 			config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, r.kinds, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r.host.intercept(func(op, path string) error { return fmt.Errorf("%s %s", op, path) })
 			defer r.host.intercept(func(string, string) error { return nil })
 

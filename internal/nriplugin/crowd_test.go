@@ -26,16 +26,11 @@ func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
 	large := nriruntime.ContainerConfig{Name: "main", Env: []string{"LARGE=" + strings.Repeat("x", size)}}
 	requests := []string{"", "test.example/cache=bronze", "test.example/cache="}
 	for i := range containers {
-		id, err := r.CreateContainer(t.Context(), r.pod(t, fmt.Sprint("p", i), requests[i%len(requests)]), large)
-		if err != nil {
-			t.Fatal(err)
-		}
+		id := r.createWith(t, r.pod(t, fmt.Sprint("p", i), requests[i%len(requests)]), large)
 		if i%10 == 0 {
 			continue // the container is created, but not started
 		}
-		if err := r.StartContainer(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.StartContainer(t.Context(), id))
 	}
 
 	world.Hold(t)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 
-	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -63,16 +62,6 @@ func (r *rig) wantHooksAnswered(t *testing.T, name string) {
 
 func (r *rig) inUse(class string) int { return r.node.Status().Resources[0].InUse[class] }
 
-// restartRuntime restarts the runtime, and waits until the plugin is registered again.
-func (r *rig) restartRuntime(t *testing.T) {
-	t.Helper()
-	n := r.Synchronizations()
-	if err := r.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	r.wait(t, n+1)
-}
-
 func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 	t.Run("a reload", func(t *testing.T) {
 		r := newRig(t)
@@ -97,7 +86,10 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 		id := r.mustRun(t, r.pod(t, "changed", ""))
 		reached, release := r.stick(t, "enforce solo")
 		done := make(chan error, 1)
-		go func() { done <- r.update("changed", "solo") }()
+		changed := r.subject(t, id)
+		go func() {
+			done <- r.node.Update(context.Background(), changed, map[string]string{"test.example/cache": "solo"})
+		}()
 		await(t, reached)
 		r.wantHooksAnswered(t, "a")
 		if _, err := r.run(t, r.pod(t, "late", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
@@ -134,16 +126,6 @@ func (r *rig) configureAgain() error {
 		return err
 	}
 	return r.node.Configure(context.Background(), classes.FileSet{Config: config})
-}
-
-// update changes the class of a pod's container.
-func (r *rig) update(pod, class string) error {
-	for _, p := range r.node.Assignments() {
-		if p.Name == pod {
-			return r.node.Update(context.Background(), qos.Subject{PodUID: p.UID, Container: "main"}, map[string]string{"test.example/cache": class})
-		}
-	}
-	return fmt.Errorf("no pod %s", pod)
 }
 
 func TestAHookThatHangsInTheKernelFailsAndDelaysNoOther(t *testing.T) {

@@ -35,7 +35,7 @@ func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	p.world.Hold(t)
 	p.mustStop(t, p.mustRun(t, p.pod(t, "after-repair", "blockio=fast")))
 	for _, class := range []string{"slow", "", "fast"} {
-		if err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"blockio": class}); err != nil {
+		if err := p.update(t, p.gold, "blockio", class); err != nil {
 			t.Errorf("the change to class %q failed: %v", class, err)
 		}
 		p.world.Hold(t)
@@ -79,12 +79,9 @@ func TestPatternsMatchAllKindsOfDevices(t *testing.T) {
 func TestAContainerWithoutTheIOControllerIsReportedWithoutItsClass(t *testing.T) {
 	p := newPopulated(t)
 	control := p.podDir(t, p.gold) + "/cgroup.subtree_control"
-	if err := p.host.Machine.WriteFile(control, []byte("-io")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.host.Machine.WriteFile(control, []byte("-io")))
 
-	err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"blockio": "slow"})
-	if err == nil {
+	if p.update(t, p.gold, "blockio", "slow") == nil {
 		t.Error("the update succeeded")
 	}
 
@@ -92,9 +89,7 @@ func TestAContainerWithoutTheIOControllerIsReportedWithoutItsClass(t *testing.T)
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, disks, "/adopted")
 	p.wantReported(t, p.slow, disks, "slow/pod")
-	if err := p.host.Machine.WriteFile(control, []byte("+io")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.host.Machine.WriteFile(control, []byte("+io")))
 
 	p.node.Repair(t.Context())
 	p.world.Hold(t)
@@ -104,9 +99,6 @@ func TestAContainerWithoutTheIOControllerIsReportedWithoutItsClass(t *testing.T)
 // podDir returns the directory of the cgroup of a container's pod.
 func (p *populated) podDir(t *testing.T, id string) string {
 	t.Helper()
-	c, err := p.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := p.container(t, id)
 	return "/sys/fs/cgroup" + c.Spec.CgroupsPath[:strings.LastIndex(c.Spec.CgroupsPath, "/")]
 }

@@ -56,9 +56,7 @@ func TestAContainerIsStartedAgainInItsDrainingClass(t *testing.T) {
 				t.Error("no thread of the container is in the group of its class")
 			}
 
-			if err := p.StopPod(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.StopPod(t.Context(), pod))
 			p.mustRelease(t)
 			p.world.Hold(t)
 			if p.host.exists(resctrl.MountPoint + "/qos-gold") {

@@ -25,9 +25,7 @@ import (
 func (r *machineRig) startEnforcer(t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "classes")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o700))
 	n := r.Synchronizations()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -46,19 +44,7 @@ func (r *machineRig) startEnforcer(t *testing.T) (dir string) {
 // limited returns what the node API reports to limit the class of vendor.example/xyz-qos of a container.
 func (r *machineRig) limited(t *testing.T, id string) string {
 	t.Helper()
-	list, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range list.GetPods() {
-		for _, ctr := range pod.GetContainers() {
-			if ctr.GetId() == id {
-				return ctr.GetQosResources()[0].GetLimited()
-			}
-		}
-	}
-	t.Fatalf("container %.12s is not reported", id)
-	return ""
+	return r.assignment(t, id, xyz).GetLimited()
 }
 
 func TestAVendorsProgramEnforcesClassesAndReportsThoseThatItCannot(t *testing.T) {
@@ -75,9 +61,7 @@ func TestAVendorsProgramEnforcesClassesAndReportsThoseThatItCannot(t *testing.T)
 		}
 	}
 
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.RemoveAll(dir))
 	failed := r.mustRun(t, r.pod(t, "b", ""))
 	r.node.Reconcile(t.Context())
 	if got := r.limited(t, failed); !strings.HasPrefix(got, "not enforced: open ") || !strings.HasSuffix(got, ": no such file or directory") {
@@ -87,12 +71,8 @@ func TestAVendorsProgramEnforcesClassesAndReportsThoseThatItCannot(t *testing.T)
 		t.Errorf("the report on one container is shown at another one: %q", got)
 	}
 
-	if err := r.node.Update(t.Context(), r.subject(t, failed), map[string]string{xyz: ""}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.node.Update(t.Context(), r.subject(t, failed), map[string]string{xyz: "low"}); err != nil {
-		t.Fatal(err)
-	}
+	r.change(t, failed, xyz, "")
+	r.change(t, failed, xyz, "low")
 	if got := r.limited(t, failed); got != "" {
 		t.Errorf("after a change of the class, the former report is still shown: %q", got)
 	}
@@ -175,9 +155,7 @@ resources:
 			r := newMachineRigOn(t, newMachine(simcgroup.New()), files, nriruntime.Options{})
 			id := r.mustRun(t, r.pod(t, "a", xyz+"=low"))
 			report := state.EnforcementReport{Resource: xyz, Class: "low", Problem: "the card is not ready", Privileged: true}
-			if err := r.node.ReportEnforcement(r.subject(t, id), report); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.node.ReportEnforcement(r.subject(t, id), report))
 			r.mustConfigure(t, files)
 			if got := r.limited(t, id); got != "not enforced: the card is not ready" {
 				t.Errorf("after the same files were loaded again, the report is shown as %q", got)

@@ -10,7 +10,6 @@ import (
 
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 
-	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
@@ -52,10 +51,7 @@ func TestExternalClassesAreCountedAssignedAndChangedLikeOthers(t *testing.T) {
 		t.Errorf("a second container of a class with capacity 1: %v", err)
 	}
 
-	b := r.subject(t, low)
-	if err := r.node.Update(t.Context(), b, map[string]string{xyz: ""}); err != nil {
-		t.Error(err)
-	}
+	r.change(t, low, xyz, "")
 	r.wantReported(t, low, xyz, "/update")
 
 	r.mustConfigure(t, strings.Replace(externalFiles, "{name: high, capacity: 1}, ", "", 1))
@@ -92,16 +88,6 @@ func TestExternalClassesSurviveARestartOfThePlugin(t *testing.T) {
 	}
 }
 
-// subject returns the identity of a container.
-func (r *machineRig) subject(t *testing.T, id string) qos.Subject {
-	t.Helper()
-	e, known := r.node.Get(id)
-	if !known {
-		t.Fatalf("container %.12s is unknown", id)
-	}
-	return e.Subject()
-}
-
 // TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass: without the field runtimeHandlers, a resource is for pods without a
 // RuntimeClass, and for those with a known handler that shares the kernel of the node, such as runc and crun.
 func TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass(t *testing.T) {
@@ -115,10 +101,7 @@ func TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			files := strings.Replace(machineFiles, "- name: k8s.io/rdt\n", "- name: k8s.io/rdt\n  "+test.field+"\n", 1)
 			r := newMachineRigOn(t, newMachine(simcgroup.New()), files, nriruntime.Options{})
-			pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "a", RuntimeHandler: test.handler})
-			if err != nil {
-				t.Fatal(err)
-			}
+			pod := r.podWith(t, nriruntime.PodConfig{Name: "a", RuntimeHandler: test.handler})
 			id := r.mustRun(t, pod)
 			r.wantReported(t, id, "k8s.io/rdt", test.want)
 
@@ -130,37 +113,19 @@ func TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass(t *testing.T) {
 
 func TestARequestOfAPodWhoseRuntimeHandlerHasItsOwnKernelIsRefused(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{})
-	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+	pod := r.podWith(t, nriruntime.PodConfig{
 		Name: "a", RuntimeHandler: "kata-qemu", Annotations: map[string]string{classes.PodKey: "rdt=gold"},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 
-	_, err = r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+	_, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	want := `pod default/a container main: class "gold" of k8s.io/rdt is not for pods of runtime handler "kata-qemu"; the resource's runtimeHandlers are: runc, crun`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	r.wantRefused(t, "a RuntimeHandler")
 
-	id, err := r.CreateContainer(t.Context(), r.podOfHandler(t, "kata-qemu"), nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.node.Update(t.Context(), r.subject(t, id), map[string]string{"rdt": "gold"}); !errors.Is(err, classes.ErrRuntimeHandler) {
+	id := r.mustRun(t, r.podWith(t, nriruntime.PodConfig{Name: "b", RuntimeHandler: "kata-qemu"}))
+	if err := r.update(t, id, "rdt", "gold"); !errors.Is(err, classes.ErrRuntimeHandler) {
 		t.Errorf("an update of such a pod: %v", err)
 	}
-}
-
-func (r *machineRig) podOfHandler(t *testing.T, handler string) string {
-	t.Helper()
-	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "b", RuntimeHandler: handler})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pod
 }

@@ -31,15 +31,11 @@ func populate(t *testing.T, m *sim.Machine) {
 	t.Helper()
 	write := func(file, text string) {
 		t.Helper()
-		if err := m.WriteFile(resctrl.MountPoint+"/"+file, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.WriteFile(resctrl.MountPoint+"/"+file, []byte(text)))
 	}
 
 	for _, group := range []string{"/alone", "/idle", "/" + theirs, "/" + theirs + "/mon_groups/m"} {
-		if err := m.Mkdir(resctrl.MountPoint + group); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Mkdir(resctrl.MountPoint+group))
 	}
 
 	write("schemata", "L3:0=1ff;1=1ff\nL2:0=7ffff;1=7ffff\n")
@@ -51,9 +47,7 @@ func populate(t *testing.T, m *sim.Machine) {
 		m.Resctrl().AddTask(50+i, group)
 	}
 
-	if err := m.MakePodCgroup("/kubepods/podm"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.MakePodCgroup("/kubepods/podm"))
 
 	watched := nriruntime.Spec{ID: "monitored", CgroupsPath: "/kubepods/podm/monitored", Monitoring: true}
 	if _, err := m.Create(t.Context(), watched); err != nil {
@@ -75,9 +69,7 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 	r.world.ForeignFiles = []string{resctrl.MountPoint + "/mon_groups/monitored/tasks"}
 	for _, file := range r.world.ForeignFiles {
 		text, err := r.host.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.world.Before[file] = string(text)
 	}
 
@@ -99,11 +91,8 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 		}
 	})
 	t.Run("a move", func(t *testing.T) {
-		p := &populated{machineRig: r}
 		for _, class := range []string{"bronze", "", "gold"} {
-			if err := r.node.Update(t.Context(), p.owner(t, "a"), map[string]string{"rdt": class}); err != nil {
-				t.Fatal(err)
-			}
+			r.change(t, id, "rdt", class)
 			r.world.Hold(t)
 		}
 	})
@@ -121,23 +110,15 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 // writes its groups and limits into the spec before it calls the plugins.
 func TestClassesOfTheRuntimeAreReported(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
-	if err := r.host.Machine.Mkdir(resctrl.MountPoint + "/batch"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.host.Machine.Mkdir(resctrl.MountPoint+"/batch"))
 
-	run := func(pod, request string, limits map[string]string) {
+	run := func(pod, request string, limits map[string]string) string {
 		t.Helper()
 		config := nriruntime.ContainerConfig{Name: "main", ClosID: "batch", Resources: &api.LinuxResources{Unified: limits}}
-		id, err := r.CreateContainer(t.Context(), r.pod(t, pod, request), config)
-		if err == nil {
-			err = r.StartContainer(t.Context(), id)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		return r.runWith(t, r.pod(t, pod, request), config)
 	}
 
-	run("classless", "rdt=", map[string]string{"io.max": "254:16 rbps=4096"})
+	classless := run("classless", "rdt=", map[string]string{"io.max": "254:16 rbps=4096"})
 	run("classed", "rdt=gold", nil)
 	r.node.Repair(t.Context())
 
@@ -150,10 +131,7 @@ default    classless  main       k8s.io/blockio  <limits of 254:16 (vdb)>  -
 `
 
 	r.wantAssignments(t, want)
-	if err := r.node.Update(t.Context(), (&populated{machineRig: r}).owner(t, "classless"), map[string]string{"rdt": "silver"}); err != nil {
-		t.Fatal(err)
-	}
-
+	r.change(t, classless, "rdt", "silver")
 	inClass := "k8s.io/rdt      silver                    update\n"
 	r.wantAssignments(t, strings.Replace(want, "k8s.io/rdt      <resctrl group batch>     pod     qos.noderesource.dev/pod\n", inClass, 1))
 }
@@ -171,7 +149,7 @@ func (r *machineRig) wantAssignments(t *testing.T, want string) {
 func TestReadOnlyResctrlIsReportedAndRunningContainersKeepTheirClasses(t *testing.T) {
 	p := newPopulated(t)
 	p.host.readOnly.Store(true)
-	err := p.node.Update(t.Context(), p.owner(t, "gold"), map[string]string{"rdt": "silver"})
+	err := p.update(t, p.gold, "rdt", "silver")
 	if !errors.Is(err, syscall.EROFS) {
 		t.Errorf("an update returned %v, want EROFS", err)
 	}

@@ -58,14 +58,8 @@ func TestAMoveLeavesAllProcessesOfAForkBombInOneClass(t *testing.T) {
 	for name, fast := range map[string]bool{"at each step of the plugin": false, "as fast as it can": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRig(t, simcgroup.New())
-			p := &populated{machineRig: r}
 			id := r.mustRun(t, r.pod(t, "bomb", "rdt=silver"))
-			c, err := r.Container(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			b := &bomb{machineRig: r, id: id, random: rand.New(rand.NewPCG(1, 2)), pids: []int{c.PID}}
+			b := &bomb{machineRig: r, id: id, random: rand.New(rand.NewPCG(1, 2)), pids: []int{r.container(t, id).PID}}
 			moves := 0
 			for _, class := range []string{"gold", "bronze", "", "silver"} {
 				b.left = most
@@ -80,7 +74,7 @@ func TestAMoveLeavesAllProcessesOfAForkBombInOneClass(t *testing.T) {
 					r.host.intercept(func(string, string) error { return b.fork() })
 				}
 				before := nodetest.Has(r.node.Assignments(), id, groups)
-				err := r.node.Update(t.Context(), p.owner(t, "bomb"), map[string]string{"rdt": class})
+				err := r.update(t, id, "rdt", class)
 				forking.Wait()
 				switch {
 				case err == nil:

@@ -18,23 +18,16 @@ import (
 // ioMax returns a container's io.max as the kernel has it, and as the runtime has stored it.
 func (r *machineRig) ioMax(t *testing.T, id string) (kernel, stored string) {
 	t.Helper()
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := r.container(t, id)
 	data, err := r.host.ReadFile("/sys/fs/cgroup" + c.Spec.CgroupsPath + "/io.max")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(data)), c.Spec.Unified["io.max"]
 }
 
 // resize simulates a resize by the kubelet. The runtime then sets all stored values again.
 func (r *machineRig) resize(t *testing.T, id string) {
 	t.Helper()
-	if err := r.UpdateContainer(t.Context(), id, &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512))}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.UpdateContainer(t.Context(), id, &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512))}}))
 }
 
 // TestLimitsOfFormerClassFilesAreCleared changes class files while the plugin is not running, as in a rollout of the
@@ -91,27 +84,15 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 	cgroups.AddDisk("vdc", 254, 32)
 	r := newMachineRig(t, cgroups)
 	id := r.mustRun(t, r.pod(t, "a", "blockio=fast"))
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := r.container(t, id)
 
-	if err := r.host.Machine.WriteFile("/sys/fs/cgroup"+c.Spec.CgroupsPath+"/io.max", []byte("254:32 wbps=5000000")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.host.Machine.WriteFile("/sys/fs/cgroup"+c.Spec.CgroupsPath+"/io.max", []byte("254:32 wbps=5000000")))
 
 	// Another program uses the runtime to set a limit for a container without a class.
 	pod := r.pod(t, "b", "")
-	other, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{
+	other := r.runWith(t, pod, nriruntime.ContainerConfig{
 		Name: "main", Resources: &api.LinuxResources{Unified: map[string]string{"io.max": "254:32 rbps=6000000 wbps=max riops=max wiops=max"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := r.StartContainer(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
 
 	r.restartRuntime(t)
 	before, _ := r.ioMax(t, id)
@@ -156,22 +137,13 @@ func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
 			if test.had != "" {
 				config.Resources = &api.LinuxResources{Unified: map[string]string{"io.max": test.had}}
 			}
-			id, err := r.CreateContainer(t.Context(), r.pod(t, "a", "blockio=fast"), config)
-			if err == nil {
-				err = r.StartContainer(t.Context(), id)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := r.runWith(t, r.pod(t, "a", "blockio=fast"), config)
 			r.startNew(t)
 			r.wantReported(t, id, disks, "fast/pod")
 			r.resize(t, id)
 
 			r.startNew(t)
-			leave := map[string]string{disks: classes.SystemDefault}
-			if err := r.node.Update(t.Context(), (&populated{machineRig: r}).owner(t, "a"), leave); err != nil {
-				t.Fatal(err)
-			}
+			r.change(t, id, disks, classes.SystemDefault)
 			r.resize(t, id)
 			r.restartRuntime(t)
 			r.node.Repair(t.Context())

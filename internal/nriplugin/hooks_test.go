@@ -41,27 +41,32 @@ resources:
   test: {names: [high, low]}
 `
 
-func hostileSession(t *testing.T) (*session, *node.Node) {
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
 	t.Helper()
-	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope, classes.PodScope},
-		map[string]*nodetest.Backend{"test.example/cache": nodetest.NewBackend(), "test.example/net": nodetest.NewBackend()})}
-	log := slog.New(slog.DiscardHandler)
-	n := node.New(node.Options{Kinds: kinds, Log: log})
-	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(twoScopes)}}, kinds, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+}
 
-	if err := n.Configure(t.Context(), classes.FileSet{Config: config}); err != nil {
-		t.Fatal(err)
+// sessionOf returns a session that the runtime has configured. Its node has a class file.
+func sessionOf(t *testing.T, text string) (*session, *node.Node) {
+	t.Helper()
+	backends := map[string]*nodetest.Backend{}
+	for _, resource := range []string{"test.example/cache", "test.example/net", "test.example/volume"} {
+		backends[resource] = nodetest.NewBackend()
 	}
+	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope, classes.PodScope, classes.VolumeScope}, backends)}
+	log := slog.New(slog.DiscardHandler)
+	n := node.New(node.Options{Kinds: kinds, Log: log})
+	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, kinds, nil)
+	must(t, err)
+	must(t, n.Configure(t.Context(), classes.FileSet{Config: config}))
 
 	s := newSession(New(n, Options{Log: log}))
 	s.stub = runtimeSide{}
-	if _, err := s.Configure(t.Context(), "", "", ""); err != nil {
-		t.Fatal(err)
-	}
-
+	_, err = s.Configure(t.Context(), "", "", "")
+	must(t, err)
 	return s, n
 }
 
@@ -104,7 +109,7 @@ func containerMessage(random *rand.Rand) *api.Container {
 func TestHooksInAnyOrderWithAnyFieldsKeepTheNodeConsistent(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		s, n := hostileSession(t)
+		s, n := sessionOf(t, twoScopes)
 		for range 300 {
 			s.callAtRandom(t, random)
 			if inUse := nodetest.InUse(n.Status(), "test.example/cache", "gold"); inUse < 0 {

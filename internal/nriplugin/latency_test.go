@@ -20,17 +20,12 @@ func TestAContainerHasTheIOLatencyOfItsClassUntilItLeavesTheClass(t *testing.T) 
 	id := r.mustRun(t, r.pod(t, "a", "blockio=fast"))
 	r.world.Hold(t)
 
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := r.container(t, id)
 	if got := c.Spec.Unified["io.latency"]; got != "254:0 target=10000" {
 		t.Errorf("the runtime has stored the io.latency %q", got)
 	}
 
-	if err := r.host.Cgroups().WriteFile(path.Join("/sys/fs/cgroup", c.Spec.CgroupsPath, "io.latency"), []byte("254:0 target=500")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.host.Cgroups().WriteFile(path.Join("/sys/fs/cgroup", c.Spec.CgroupsPath, "io.latency"), []byte("254:0 target=500")))
 	r.node.Repair(t.Context())
 	r.world.Hold(t)
 

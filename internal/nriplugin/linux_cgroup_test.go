@@ -21,9 +21,7 @@ func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
 	r := newProfileRig(t, database)
 	id := r.mustRunBurstable(t, "a", profile+"=database")
 	for _, file := range []string{"memory.high", "pids.max"} {
-		if err := r.host.Machine.WriteFile(r.cgroupFile(t, id, file), []byte("max")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.host.Machine.WriteFile(r.cgroupFile(t, id, file), []byte("max")))
 	}
 	r.node.Repair(t.Context())
 	r.wantValue(t, id, "memory.high", "858992640")
@@ -36,26 +34,18 @@ func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
 func TestAResizeKeepsTheClassAndItsEndRestoresTheKubeletsValues(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 50%, min: 100%, oomGroup: false}, cpu: {burst: 100%}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
-	resized := resources(2<<30, 50_000)
-	resized.Unified["memory.high"] = "1932730368"
-	if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.UpdateContainer(t.Context(), id, doubled()))
 	r.wantValue(t, id, "memory.high", fmt.Sprint(1<<30))
 	r.wantValue(t, id, "memory.min", fmt.Sprint(2<<30))
 	r.wantValue(t, id, "memory.oom.group", "0")
 
 	lower := resources(2<<30, 20_000) // the kernel refuses this CPU limit while the burst is above it
 	lower.Unified["memory.high"] = "1932730368"
-	if err := r.UpdateContainer(t.Context(), id, lower); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.UpdateContainer(t.Context(), id, lower))
 	r.wantValue(t, id, "cpu.max.burst", "20000")
 	r.wantReported(t, id, profile, "a/pod")
 
-	if err := r.updateProfile(t, id, ""); err != nil {
-		t.Fatal(err)
-	}
+	r.change(t, id, profile, "")
 	for file, want := range map[string]string{
 		"memory.high": "1932730368", "memory.min": "0", "memory.oom.group": "1", "cpu.max.burst": "0",
 	} {
@@ -70,17 +60,13 @@ func TestTheKubeletsValuesThatAClassReplacesAreReported(t *testing.T) {
 	id := r.mustRunBurstable(t, "a", profile+"=database")
 	want := func(replaced string) {
 		t.Helper()
-		if got := r.assignment(t, id).GetReplaced(); got != replaced {
+		if got := r.assignment(t, id, profile).GetReplaced(); got != replaced {
 			t.Errorf("the class has replaced %q, want %q", got, replaced)
 		}
 	}
 	want("memory.high 966365184, memory.oom.group 1, oomScoreAdj 900")
 
-	resized := resources(2<<30, 50_000)
-	resized.Unified["memory.high"] = "1932730368"
-	if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.UpdateContainer(t.Context(), id, doubled()))
 	want("memory.high 1932730368, memory.oom.group 1, oomScoreAdj 900")
 	r.startNewWith(t, profileFile(database))
 	want("memory.high 1932730368, memory.oom.group 1, oomScoreAdj 900")
@@ -90,26 +76,58 @@ func TestAContainerThatLeavesItsClassAfterAResizeAndARestartGetsTheLastValuesOfT
 	const class = "a: {memory: {high: 50%, oomGroup: false}}"
 	r := newProfileRig(t, class)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
-	resized := resources(2<<30, 50_000)
-	resized.Unified["memory.high"] = "1932730368"
-	if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.UpdateContainer(t.Context(), id, doubled()))
 	r.startNewWith(t, profileFile(class))
-	if err := r.updateProfile(t, id, classes.SystemDefault); err != nil {
-		t.Fatal(err)
-	}
+	r.change(t, id, profile, classes.SystemDefault)
 	r.wantValue(t, id, "memory.high", "1932730368")
 	r.wantValue(t, id, "memory.oom.group", "1")
+}
+
+// TestAContainerThatLeavesItsClassAfterARestartGetsTheValuesOfItsCreationBack restarts the plugin, which then has to read these values
+// from an annotation of the container.
+func TestAContainerThatLeavesItsClassAfterARestartGetsTheValuesOfItsCreationBack(t *testing.T) {
+	const file = "a: {memory: {high: 50%}}, b: {memory: {high: 25%}}"
+	r := newProfileRig(t, file)
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	r.startNewWith(t, profileFile(file))
+	for _, change := range []struct{ class, high string }{{"b", "268435456"}, {"", "966365184"}} {
+		r.change(t, id, profile, change.class)
+		r.wantValue(t, id, "memory.high", change.high)
+	}
+}
+
+// TestAContainerGetsTheLastValueOfTheKubeletEvenIfItsClassHadTheSame resizes a container to 2 GiB. The class and the kubelet then have the
+// same memory.high.
+func TestAContainerGetsTheLastValueOfTheKubeletEvenIfItsClassHadTheSame(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {high: 1932730368}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	must(t, r.UpdateContainer(t.Context(), id, doubled()))
+	r.change(t, id, profile, "")
+	r.wantValue(t, id, "memory.high", "1932730368")
+}
+
+func TestAResizeOfAContainerWithoutAClassIsNotChanged(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {high: 50%}}")
+	id := r.mustRunBurstable(t, "a", "")
+	must(t, r.UpdateContainer(t.Context(), id, doubled()))
+	r.wantValue(t, id, "memory.high", "1932730368")
+}
+
+// TestThePluginDoesNotChangeAResizeIfNoClassFilesAreLoaded restarts the plugin without class files, e.g. because they are invalid.
+func TestThePluginDoesNotChangeAResizeIfNoClassFilesAreLoaded(t *testing.T) {
+	r := newProfileRig(t, "a: {memory: {high: 50%}}")
+	id := r.mustRunBurstable(t, "a", profile+"=a")
+	r.stop()
+	r.begin(t, r.newNode(t))
+	must(t, r.UpdateContainer(t.Context(), id, doubled()))
+	r.wantValue(t, id, "memory.high", "1932730368")
 }
 
 // TestAResizeKeepsTheSwapOfTheClass uses a runtime that writes a limit of swap with each limit of memory.
 func TestAResizeKeepsTheSwapOfTheClass(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {memory: {swapMax: 8Mi}}"), nriruntime.Options{CRIO: true})
 	id := r.mustRunBurstable(t, "a", profile+"=a")
-	if err := r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)))
 	r.wantValue(t, id, "memory.swap.max", "8388608")
 }
 
@@ -120,25 +138,17 @@ func TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack(t *testing.T) {
 		"at once":                       func(*machineRig, string) {},
 		"after a restart of the plugin": func(r *machineRig, _ string) { r.startNewWith(t, profileFile(class)) },
 		"after a resize": func(r *machineRig, id string) {
-			resized := resources(2<<30, 50_000)
-			resized.Unified["memory.high"] = "1932730368"
-			if err := r.UpdateContainer(t.Context(), id, resized); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.UpdateContainer(t.Context(), id, doubled()))
 		},
 	} {
 		r := newProfileRig(t, class)
 		id := r.mustRunBurstable(t, "a", "")
 		before(r, id)
 		want, err := r.host.ReadFile(r.cgroupFile(t, id, "memory.high"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 
 		for _, to := range []string{"a", classes.SystemDefault} {
-			if err := r.updateProfile(t, id, to); err != nil {
-				t.Fatal(err)
-			}
+			r.change(t, id, profile, to)
 			r.startNewWith(t, profileFile(class))
 			r.node.Repair(t.Context())
 		}
@@ -160,21 +170,14 @@ func TestAContainerThatWasCreatedWithoutThePluginGetsTheKubeletsValuesBack(t *te
 		t.Run(name, func(t *testing.T) {
 			r := newProfileRig(t, class)
 			r.stop()
-			id, err := r.CreateContainer(t.Context(), r.pod(t, "a", profile+"=a"), burstable())
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := r.createWith(t, r.pod(t, "a", profile+"=a"), burstable())
 			r.startNewWith(t, profileFile(class))
-			if err := r.StartContainer(t.Context(), id); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.StartContainer(t.Context(), id))
 			r.resize(t, id)
 			r.wantReported(t, id, profile, "a/pod")
 
 			restart(r)
-			if err := r.updateProfile(t, id, classes.SystemDefault); err != nil {
-				t.Fatal(err)
-			}
+			r.change(t, id, profile, classes.SystemDefault)
 			r.resize(t, id)
 			r.wantValue(t, id, "memory.high", "966365184")
 			r.wantValue(t, id, "pids.max", "max")
@@ -200,9 +203,7 @@ func TestAProtectionThatAParentCapsIsNotReportedAsInForce(t *testing.T) {
 		{pod, "33554432", "memory.low 64Mi protects only 32Mi because " + name + " has 32Mi (set memory.low to 64Mi or more there)"},
 		{pod, "67108864", ""},
 	} {
-		if err := r.host.Machine.WriteFile(path.Join(set.dir, "memory.low"), []byte(set.bytes)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.host.Machine.WriteFile(path.Join(set.dir, "memory.low"), []byte(set.bytes)))
 		r.node.Repair(t.Context())
 		r.wantLimited(t, id, set.limited)
 	}
@@ -243,9 +244,7 @@ func TestAProtectionAboveALimitIsReportedAtTheContainer(t *testing.T) {
 			pod := path.Dir(r.cgroupFile(t, id, ""))
 			for _, parent := range []string{pod, path.Dir(pod)} {
 				for _, name := range []string{"memory.min", "memory.low"} {
-					if err := r.host.Machine.WriteFile(path.Join(parent, name), []byte("max")); err != nil {
-						t.Fatal(err)
-					}
+					must(t, r.host.Machine.WriteFile(path.Join(parent, name), []byte("max")))
 				}
 			}
 			r.node.Repair(t.Context())
@@ -276,10 +275,7 @@ func TestAClassWithAShareOfALimitIsRefusedToAContainerWithoutTheLimit(t *testing
 func TestThePluginsOwnPodsGetTheDefaultClass(t *testing.T) {
 	file := strings.Replace(profileFile("a: {pids: {max: 100}}"), "  linux:", "  defaultClass: a\n  linux:", 1)
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), externalFiles, nriruntime.Options{})
-	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "own", Namespace: "qos-system"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pod := r.podWith(t, nriruntime.PodConfig{Name: "own", Namespace: "qos-system"})
 	r.stop()
 	plugin := r.mustRunWithoutPlugin(t, pod)
 	r.startNewWith(t, file)
@@ -306,16 +302,14 @@ func TestAnUpdatedClassIsInForceAfterARestartOfThePlugin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newProfileRig(t, file)
 			id := r.mustRunBurstable(t, "a", test.request)
-			if err := r.updateProfile(t, id, test.to); err != nil {
-				t.Fatal(err)
-			}
+			r.change(t, id, profile, test.to)
 			r.host.ChangeProcess(r.pidOf(t, id), test.change)
 
 			r.startNewWith(t, profileFile(file))
 			r.node.Repair(t.Context())
 			r.wantReported(t, id, profile, test.to+"/update")
 			r.wantStale(t, id, test.stale)
-			if limited := r.assignment(t, id).GetLimited(); (limited != "") != test.limited {
+			if limited := r.assignment(t, id, profile).GetLimited(); (limited != "") != test.limited {
 				t.Errorf("limited: %q", limited)
 			}
 		})

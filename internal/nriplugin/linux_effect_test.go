@@ -21,9 +21,7 @@ func TestAnIOPriorityOnDisksWithoutPrioritiesIsNotReportedAsInForce(t *testing.T
 		{"mq-deadline", "bfq", ""},
 	} {
 		for disk, scheduler := range map[string]string{"vda": step.vda, "vdb": step.vdb} {
-			if err := r.host.Machine.WriteFile("/sys/block/"+disk+"/queue/scheduler", []byte(scheduler)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.host.Machine.WriteFile("/sys/block/"+disk+"/queue/scheduler", []byte(scheduler)))
 		}
 		r.node.Repair(t.Context())
 		r.wantLimited(t, id, step.limited)
@@ -38,7 +36,7 @@ func TestTheListOfDisksWithoutPrioritiesIsBounded(t *testing.T) {
 		r.host.Cgroups().AddFile(fmt.Sprintf("/sys/block/sd%03d/queue/scheduler", i), "[none] mq-deadline\n")
 	}
 	r.node.Repair(t.Context())
-	if got := r.assignment(t, id).GetLimited(); !strings.Contains(got, "sd000, sd001") || !strings.HasSuffix(got, "more") || len(got) > 200 {
+	if got := r.assignment(t, id, profile).GetLimited(); !strings.Contains(got, "sd000, sd001") || !strings.HasSuffix(got, "more") || len(got) > 200 {
 		t.Errorf("the class is limited: %q", got)
 	}
 }

@@ -43,21 +43,16 @@ func idleRig(t *testing.T) *machineRig {
 
 func setWeight(t *testing.T, m *sim.Machine, weight string) {
 	t.Helper()
-	if err := m.WriteFile(podFile("cpu.weight"), []byte(weight)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.WriteFile(podFile("cpu.weight"), []byte(weight)))
 }
 
 func podFile(name string) string { return path.Join("/sys/fs/cgroup", podOfIdle, name) }
 
 func (r *machineRig) mustRunIdle(t *testing.T, class string) (sandbox string) {
 	t.Helper()
-	id, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+	id := r.podWith(t, nriruntime.PodConfig{
 		Name: "a", UID: "6f1e", CgroupParent: podOfIdle, Annotations: map[string]string{classes.PodKey: profile + "=" + class},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return id
 }
 
@@ -87,9 +82,7 @@ func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 			}
 
 			before(r)
-			if err := r.updateProfile(t, id, classes.SystemDefault); err != nil {
-				t.Fatal(err)
-			}
+			r.change(t, id, profile, classes.SystemDefault)
 			r.wantIdle(t, "0", "79")
 			r.node.Repair(t.Context())
 			r.wantIdle(t, "0", "79")
@@ -103,15 +96,11 @@ func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) {
 	r := idleRig(t)
 	id := r.mustRunIdle(t, "idle")
-	if err := r.updateProfile(t, id, "busy"); err != nil {
-		t.Fatal(err)
-	}
+	r.change(t, id, profile, "busy")
 	r.wantIdle(t, "0", "79")
 	setWeight(t, r.host.Machine, "157")
 	for _, class := range []string{"idle", classes.SystemDefault} {
-		if err := r.updateProfile(t, id, class); err != nil {
-			t.Fatal(err)
-		}
+		r.change(t, id, profile, class)
 	}
 	r.wantIdle(t, "0", "157")
 }
@@ -120,9 +109,7 @@ func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) 
 func TestAPodIsIdleAgainAfterAnotherProgramHasResetIt(t *testing.T) {
 	r := idleRig(t)
 	id := r.mustRunIdle(t, "idle")
-	if err := r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("0")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("0")))
 	setWeight(t, r.host.Machine, "80")
 	r.node.Repair(t.Context())
 	r.wantIdle(t, "1", "1")
@@ -138,7 +125,7 @@ func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
 		}
 		return nil
 	})
-	if err := r.updateProfile(t, id, classes.SystemDefault); !errors.Is(err, syscall.EIO) {
+	if err := r.update(t, id, profile, classes.SystemDefault); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the update returns %v", err)
 	}
 	r.wantIdle(t, "1", "1")
@@ -148,18 +135,14 @@ func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
 // TestAPodThatAnotherProgramHasMadeIdleStaysSo uses a pod without a class.
 func TestAPodThatAnotherProgramHasMadeIdleStaysSo(t *testing.T) {
 	r := idleRig(t)
-	if err := r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("1")))
 	id := r.mustRunIdle(t, "")
 	r.node.Repair(t.Context())
 	r.wantIdle(t, "1", "1")
 	for _, step := range []struct{ class, idle, weight string }{
 		{"busy", "0", "100"}, {classes.SystemDefault, "1", "1"},
 	} {
-		if err := r.updateProfile(t, id, step.class); err != nil {
-			t.Fatal(err)
-		}
+		r.change(t, id, profile, step.class)
 		r.wantIdle(t, step.idle, step.weight)
 	}
 }
@@ -177,12 +160,8 @@ func TestTheCheckpointForgetsTheOriginalValuesOfARemovedPod(t *testing.T) {
 		}
 	}
 	wantSaved(true)
-	if err := r.StopPod(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.RemovePod(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopPod(t.Context(), id))
+	must(t, r.RemovePod(t.Context(), id))
 	wantSaved(false)
 }
 

@@ -53,23 +53,22 @@ func resources(limit, quota int64) *api.LinuxResources {
 	}
 }
 
+// doubled returns the resources to which the kubelet resizes such a container when its memory limit becomes 2 GiB.
+func doubled() *api.LinuxResources {
+	larger := resources(2<<30, 50_000)
+	larger.Unified["memory.high"] = "1932730368"
+	return larger
+}
+
 func (r *machineRig) mustRunBurstable(t *testing.T, name, request string) string {
 	t.Helper()
-	id, err := r.runBurstable(t, r.pod(t, name, request))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
+	return r.runWith(t, r.pod(t, name, request), burstable())
 }
 
 // pidOf returns the first process of a container.
 func (r *machineRig) pidOf(t *testing.T, id string) int {
 	t.Helper()
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.PID
+	return r.container(t, id).PID
 }
 
 func (r *machineRig) wantProcess(t *testing.T, id string, want map[string]string) {
@@ -94,17 +93,13 @@ func (r *machineRig) wantValue(t *testing.T, id, file, want string) {
 
 func (r *machineRig) cgroupFile(t *testing.T, id, file string) string {
 	t.Helper()
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path.Join("/sys/fs/cgroup", nriruntime.CgroupDir(c.Spec.CgroupsPath), file)
+	return path.Join("/sys/fs/cgroup", nriruntime.CgroupDir(r.container(t, id).Spec.CgroupsPath), file)
 }
 
 // wantStale compares the stale properties that the node API reports for a container.
 func (r *machineRig) wantStale(t *testing.T, id, want string) {
 	t.Helper()
-	if got := r.assignment(t, id).GetStale(); got != want {
+	if got := r.assignment(t, id, profile).GetStale(); got != want {
 		t.Errorf("the stale properties are %q, want %q", got, want)
 	}
 }
@@ -112,34 +107,27 @@ func (r *machineRig) wantStale(t *testing.T, id, want string) {
 // wantLimited compares what the node API reports to keep the class of a container from having its effect.
 func (r *machineRig) wantLimited(t *testing.T, id, want string) {
 	t.Helper()
-	if got := r.assignment(t, id).GetLimited(); got != want {
+	if got := r.assignment(t, id, profile).GetLimited(); got != want {
 		t.Errorf("the class is limited: %q, want %q", got, want)
 	}
 }
 
-// assignment returns the class of the profile that the node API reports for a container.
-func (r *machineRig) assignment(t *testing.T, id string) *qosv1alpha1.Assignment {
+// assignment returns the class of a resource that the node API reports for a container.
+func (r *machineRig) assignment(t *testing.T, id, resource string) *qosv1alpha1.Assignment {
 	t.Helper()
 	answer, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, pod := range answer.GetPods() {
 		for _, ctr := range pod.GetContainers() {
 			for _, a := range ctr.GetQosResources() {
-				if ctr.GetId() == id && a.GetName() == profile {
+				if ctr.GetId() == id && a.GetName() == resource {
 					return a
 				}
 			}
 		}
 	}
-	t.Fatal("the container has no assignment")
+	t.Fatalf("container %.12s has no assignment of %s", id, resource)
 	return nil
-}
-
-func (r *machineRig) updateProfile(t *testing.T, id, class string) error {
-	t.Helper()
-	return r.node.Update(t.Context(), r.subject(t, id), map[string]string{profile: class})
 }
 
 const database = "database: {oomScoreAdj: {add: -200}, rlimits: {nofile: 65536, memlock: unlimited}, ioPriority: {class: best-effort, priority: 2}, " +
@@ -156,6 +144,9 @@ func TestAContainerStartsWithThePropertiesOfItsClass(t *testing.T) {
 		r.wantStale(t, id, "")
 		r.wantProcess(t, id, map[string]string{"oom_score_adj": "700", "limits": "Max open files 65536 65536"})
 		r.wantProcess(t, id, map[string]string{"limits": "Max locked memory unlimited unlimited"})
+		if stored := r.container(t, id).Spec.Unified["memory.high"]; stored != "858992640" {
+			t.Errorf("the runtime has stored memory.high %q", stored)
+		}
 		for file, want := range map[string]string{
 			"memory.high": "858992640", "memory.oom.group": "0", "cpu.max.burst": "25000", "pids.max": "100",
 		} {
@@ -219,6 +210,7 @@ func TestAPropertyThatTheRuntimesNRICannotSetIsRefused(t *testing.T) {
 		if _, err := r.runBurstable(t, r.pod(t, "a", profile+"=a")); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", test.version, err, test.want)
 		}
+		r.wantRefused(t, "a EnforcementFailed")
 	}
 }
 
@@ -262,14 +254,12 @@ func TestAChangeToAClassWithAnotherPropertyOfTheProcessIsRefused(t *testing.T) {
 		"b": `class "b" has another process.oomScoreAdj than class "a", and a runtime sets it only when it creates a container; create the pod again`,
 		"":  `class "" has another process.oomScoreAdj than class "a"`,
 	} {
-		if err := r.updateProfile(t, id, class); err == nil || !strings.Contains(err.Error(), want) {
+		if err := r.update(t, id, profile, class); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %s", class, err, want)
 		}
 	}
 
-	if err := r.updateProfile(t, id, "c"); err != nil {
-		t.Fatal(err)
-	}
+	r.change(t, id, profile, "c")
 	r.wantReported(t, id, profile, "c/update")
 	r.wantValue(t, id, "memory.high", fmt.Sprint(64<<20))
 	r.wantValue(t, id, "pids.max", "max")
@@ -376,6 +366,18 @@ func TestAClassThatTheMachineCannotSetIsReportedWithTheReason(t *testing.T) {
 	}
 }
 
+// TestAClassOfAnotherResourceCanChangeBesideAPropertyOfTheProcess restarts the plugin first. The original OOM score is then only in an
+// annotation of the container.
+func TestAClassOfAnotherResourceCanChangeBesideAPropertyOfTheProcess(t *testing.T) {
+	file := profileFile("low: {oomScoreAdj: {add: -200}}") + "- {name: " + xyz + ", classes: [{name: high}], external: {}}\n"
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), file, nriruntime.Options{})
+	id := r.mustRunBurstable(t, "a", profile+"=low")
+	r.startNewWith(t, file)
+	for _, class := range []string{"high", ""} {
+		r.change(t, id, xyz, class)
+	}
+}
+
 func TestAContainerHasClassesOfTwoResourcesOfKindLinux(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {pids: {max: 5}}")+
 		"- name: vendor.example/oom\n  linux: {classes: {first: {oomScoreAdj: 1000}}}\n", nriruntime.Options{})
@@ -383,7 +385,5 @@ func TestAContainerHasClassesOfTwoResourcesOfKindLinux(t *testing.T) {
 	r.wantReported(t, id, "vendor.example/oom", "first/pod")
 	r.wantReported(t, id, profile, "a/pod")
 	r.wantProcess(t, id, map[string]string{"oom_score_adj": "1000"})
-	if err := r.updateProfile(t, id, classes.SystemDefault); err != nil {
-		t.Error(err)
-	}
+	r.change(t, id, profile, classes.SystemDefault)
 }

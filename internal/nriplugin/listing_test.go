@@ -49,9 +49,7 @@ func (b *lockedBuffer) String() string {
 func (r *rig) registered(t *testing.T) *qosv1alpha1.Condition {
 	t.Helper()
 	status, err := serveAPI(t, r.node).Status(t.Context(), &qosv1alpha1.StatusRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range status.GetConditions() {
 		if c.GetType() == "RuntimeRegistered" {
 			return c
@@ -65,19 +63,10 @@ func (r *rig) registered(t *testing.T) *qosv1alpha1.Condition {
 // list them in messages of 4 MiB.
 func TestContainersThatNRICannotListAreReported(t *testing.T) {
 	const reason = "keep the environment variables of each container below 700 KiB in total"
-	r := &rig{Runtime: newRuntime(t, nriruntime.Options{}), backend: nodetest.NewBackend()}
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
-
-	t.Cleanup(r.Stop)
+	r := &rig{Runtime: startRuntime(t, nriruntime.Options{}), backend: nodetest.NewBackend()}
 	var last string
 	for i := range 4 {
-		id, err := r.CreateContainer(t.Context(), r.pod(t, fmt.Sprint("large", i), ""), nriruntime.ContainerConfig{Name: "main", Env: environment(1088)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		last = id
+		last = r.createWith(t, r.pod(t, fmt.Sprint("large", i), ""), nriruntime.ContainerConfig{Name: "main", Env: environment(1088)})
 	}
 
 	r.node = newNode(t, r.backend)
@@ -104,9 +93,7 @@ func TestContainersThatNRICannotListAreReported(t *testing.T) {
 		t.Errorf("the condition is %v, want NotSynchronized with the reason", c)
 	}
 
-	if err := r.RemoveContainer(t.Context(), last); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.RemoveContainer(t.Context(), last))
 
 	r.wait(t, 1)
 	if !strings.Contains(log.String(), reason) {

@@ -152,32 +152,22 @@ func newMachineRigOn(t *testing.T, m *sim.Machine, text string, options nrirunti
 		options.OCI = r.host
 	}
 
-	r.Runtime = newRuntime(t, options)
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
-
-	t.Cleanup(r.Stop)
+	r.Runtime = startRuntime(t, options)
 	r.node = r.newNode(t)
 	var err error
-	if r.world.Before, err = invariant.ForeignOf(r.host); err != nil {
-		t.Fatal(err)
-	}
-
+	r.world.Before, err = invariant.ForeignOf(r.host)
+	must(t, err)
 	r.world.Host, r.world.Live, r.world.API = r.host, invariant.LiveIn(r.Runtime), serveAPI(t, r.node)
 	r.world.Expect.Limits = map[string]map[string]map[string]string{"k8s.io/blockio": limits()}
 	r.mustConfigure(t, text)
-	r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
-	r.wait(t, 1)
+	r.begin(t, r.node)
 	return r
 }
 
 func (r *machineRig) newNode(t *testing.T) *node.Node {
 	t.Helper()
 	tree, err := cgroup.Detect(r.host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	log := slog.New(slog.DiscardHandler)
 	r.kinds = config.Kinds(config.Host{FS: r.host, Tree: tree, MountResctrl: true, Log: log})
@@ -197,9 +187,7 @@ func (r *machineRig) newNode(t *testing.T) *node.Node {
 func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "qos")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "qos.sock")
@@ -215,9 +203,7 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 
 	<-server.Ready()
 	conn, err := nodeclient.Connect(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	t.Cleanup(func() { _ = conn.Close() })
 	return qosv1alpha1.NewNodeQOSClient(conn)
@@ -239,22 +225,18 @@ func (r *machineRig) configure(t *testing.T, text string) error {
 
 func (r *machineRig) mustConfigure(t *testing.T, text string) {
 	t.Helper()
-	if err := r.configure(t, text); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.configure(t, text))
 }
 
 // mustStop ends containers.
 func (r *machineRig) mustStop(t *testing.T, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
-		if err := r.StopContainer(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.StopContainer(t.Context(), id))
 	}
 }
 
-func (r *machineRig) wantReported(t *testing.T, id, resource, want string) {
+func (r *rig) wantReported(t *testing.T, id, resource, want string) {
 	t.Helper()
 	if got := nodetest.Has(r.node.Assignments(), id, resource); got != want {
 		t.Errorf("%s of %.12s is reported as %q, want %q", resource, id, got, want)

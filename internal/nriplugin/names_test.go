@@ -17,15 +17,12 @@ import (
 func TestNamesOfAnyLengthAndCharactersAreRefusedInAShortLine(t *testing.T) {
 	r := newRig(t)
 	name := "\x1b[2J\u009b\n" + strings.Repeat("x", 300<<10)
-	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{
+	pod := r.podWith(t, nriruntime.PodConfig{
 		Name: name, Namespace: name, UID: name, CgroupParent: "/kubepods/pod1",
 		Annotations: map[string]string{"qos.noderesource.dev/pod": "test.example/cache=" + name[:8<<10]},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 
-	_, err = r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: name})
+	_, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: name})
 	if err == nil {
 		t.Fatal("a container with a malformed request is created")
 	}
@@ -45,19 +42,7 @@ func TestNamesOfAnyLengthAndCharactersAreRefusedInAShortLine(t *testing.T) {
 func TestTheErrorOfABackendIsAShortLine(t *testing.T) {
 	r := newRig(t)
 	r.backend.Fail("enforce", fmt.Errorf("open /\x1b[2J/%s\nno such file", strings.Repeat("x", 300<<10)))
-	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{
-		Name: "web", Annotations: map[string]string{"qos.noderesource.dev/pod": "test.example/cache=gold"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	err = r.StartContainer(t.Context(), id)
+	_, err := r.run(t, r.pod(t, "web", "test.example/cache=gold"))
 	if err == nil || !strings.Contains(err.Error(), "pod default/web container main: ") {
 		t.Fatalf("the start returned %.1000v, want an error that names pod and container", err)
 	}

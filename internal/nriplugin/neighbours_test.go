@@ -33,12 +33,8 @@ func startNeighbour(t *testing.T, r *machineRig, index string, adjust func(*api.
 	t.Helper()
 	s, err := stub.New(&neighbour{adjust}, stub.WithPluginName("balloons"), stub.WithPluginIdx(index),
 		stub.WithSocketPath(r.Socket()), stub.WithOnClose(func() {}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	t.Cleanup(s.Stop)
 	r.wait(t, 2)
 }
@@ -130,10 +126,7 @@ func TestDirectBlockIODoesNotConflictWithAnotherNRIPlugin(t *testing.T) {
 	r.mustConfigure(t, strings.Replace(machineFiles, "  blockio:\n", "  blockio:\n    Direct: true\n", 1))
 	id := r.mustRun(t, r.pod(t, "a", "blockio=fast"))
 	r.wantReported(t, id, "k8s.io/blockio", "fast/pod")
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := r.container(t, id)
 
 	file := "/sys/fs/cgroup" + c.Spec.CgroupsPath + "/io.max"
 	data, err := r.host.ReadFile(file)

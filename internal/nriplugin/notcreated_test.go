@@ -67,9 +67,7 @@ func TestARefusedCreationOfCRIOFreesItsSlotWhenItsPodStops(t *testing.T) {
 		t.Errorf("the error is %v, want that the class is full while the first container may still be created", err)
 	}
 
-	if err := r.StopPod(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopPod(t.Context(), pod))
 	r.mustRun(t, r.pod(t, "d", "rdt=gold"))
 	r.world.Hold(t)
 }
@@ -95,10 +93,7 @@ func TestRetriesOfARefusedCreationTakeOneSlotOnCRIO(t *testing.T) {
 func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 	r := newCRIORig(t)
 	r.refused(t, r.pod(t, "a", "rdt=gold"))
-	created, err := r.CreateContainer(t.Context(), r.pod(t, "b", "rdt=gold"), nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := r.create(t, r.pod(t, "b", "rdt=gold"))
 
 	r.node.Repair(t.Context())
 	r.wantInUse(t, 2) // the plugin does not yet know whether both containers will be created
@@ -106,9 +101,7 @@ func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 	r.passed.Add(int64(6 * time.Minute))
 	r.node.Repair(t.Context())
 	r.wantInUse(t, 1)
-	if err := r.StartContainer(t.Context(), created); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StartContainer(t.Context(), created))
 
 	r.wantReported(t, created, "k8s.io/rdt", "gold/pod")
 	r.world.Hold(t)
@@ -118,15 +111,10 @@ func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 // only when it starts the container.
 func TestAContainerThatStartsLongAfterItsCreationHasItsClass(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
-	id, err := r.CreateContainer(t.Context(), r.pod(t, "a", "rdt=gold"), nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := r.create(t, r.pod(t, "a", "rdt=gold"))
 	r.passed.Add(int64(6 * time.Minute))
 	r.node.Repair(t.Context())
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StartContainer(t.Context(), id))
 	r.wantInUse(t, 1)
 	r.wantReported(t, id, "k8s.io/rdt", "gold/pod")
 	r.world.Hold(t)

@@ -15,7 +15,6 @@ import (
 	"github.com/containerd/nri/pkg/adaptation"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
-	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -139,10 +138,7 @@ func (r *machineRig) created(t *testing.T, g *gate, request string) string {
 	t.Helper()
 	g.open()
 	defer g.close()
-	id, err := r.CreateContainer(t.Context(), r.pod(t, "made", request), nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := r.create(t, r.pod(t, "made", request))
 	return id
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 
+	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/internal/checkpoint"
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -54,15 +55,26 @@ func newRig(t *testing.T, options ...adaptation.Option) *rig {
 // newRigOn returns a rig whose runtime has the given options.
 func newRigOn(t *testing.T, options nriruntime.Options) *rig {
 	t.Helper()
-	r := &rig{Runtime: newRuntime(t, options), backend: nodetest.NewBackend()}
-	if err := r.Start(); err != nil {
+	r := &rig{Runtime: startRuntime(t, options), backend: nodetest.NewBackend()}
+	r.begin(t, newNode(t, r.backend))
+	return r
+}
+
+// begin starts a plugin with a node, and waits until the plugin is synchronized.
+func (r *rig) begin(t *testing.T, n *node.Node) {
+	t.Helper()
+	before := r.Synchronizations()
+	r.node = n
+	r.plugin, r.stop = startPlugin(t, n, r.Runtime)
+	r.wait(t, before+1)
+}
+
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.Stop)
-	r.node = newNode(t, r.backend)
-	r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
-	r.wait(t, 1)
-	return r
 }
 
 // runtimeWaits is the request timeout of the runtime in all tests except those of timeouts. The default of 2 s may be
@@ -81,19 +93,24 @@ func runtimeWaitsFor(t *testing.T, timeout time.Duration) {
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(runtimeWaits) })
 }
 
+// startRuntime starts a runtime, which runs until the end of the test.
+func startRuntime(t *testing.T, options nriruntime.Options) *nriruntime.Runtime {
+	t.Helper()
+	runtime := newRuntime(t, options)
+	must(t, runtime.Start())
+	t.Cleanup(runtime.Stop)
+	return runtime
+}
+
 // newRuntime returns a runtime that is not started yet.
 func newRuntime(t *testing.T, options nriruntime.Options) *nriruntime.Runtime {
 	t.Helper()
 	// t.TempDir is too long for a socket's path.
 	dir, err := os.MkdirTemp("", "qos")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	runtime, err := nriruntime.New(dir, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return runtime
 }
 
@@ -115,12 +132,8 @@ func kinds(backend *nodetest.Backend) []classes.Kind {
 func configure(t *testing.T, n *node.Node, kinds []classes.Kind, text string) {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, kinds, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := n.Configure(t.Context(), classes.FileSet{Config: config}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, n.Configure(t.Context(), classes.FileSet{Config: config}))
 }
 
 // startPlugin runs the plugin until the end of the test, or until `stop` is called. `stop` returns when the runtime has
@@ -151,9 +164,7 @@ func (r *rig) wait(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := r.WaitSynchronized(ctx, n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.WaitSynchronized(ctx, n))
 }
 
 func (r *rig) pod(t *testing.T, name, request string) string {
@@ -162,11 +173,73 @@ func (r *rig) pod(t *testing.T, name, request string) string {
 	if request != "" {
 		config.Annotations = map[string]string{"qos.noderesource.dev/pod": request}
 	}
+	return r.podWith(t, config)
+}
+
+func (r *rig) podWith(t *testing.T, config nriruntime.PodConfig) string {
+	t.Helper()
 	id, err := r.RunPod(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
+}
+
+// create creates the container of a pod, and does not start it.
+func (r *rig) create(t *testing.T, pod string) string {
+	t.Helper()
+	return r.createWith(t, pod, nriruntime.ContainerConfig{Name: "main"})
+}
+
+func (r *rig) createWith(t *testing.T, pod string, config nriruntime.ContainerConfig) string {
+	t.Helper()
+	id, err := r.CreateContainer(t.Context(), pod, config)
+	must(t, err)
+	return id
+}
+
+// runWith creates and starts a container.
+func (r *rig) runWith(t *testing.T, pod string, config nriruntime.ContainerConfig) string {
+	t.Helper()
+	id := r.createWith(t, pod, config)
+	must(t, r.StartContainer(t.Context(), id))
+	return id
+}
+
+// container returns the state of a container in the runtime.
+func (r *rig) container(t *testing.T, id string) nriruntime.Container {
+	t.Helper()
+	c, err := r.Container(id)
+	must(t, err)
+	return c
+}
+
+// subject returns the identity of a container or pod.
+func (r *rig) subject(t *testing.T, id string) qos.Subject {
+	t.Helper()
+	e, known := r.node.Get(id)
+	if !known {
+		t.Fatalf("%.12s is unknown", id)
+	}
+	return e.Subject()
+}
+
+// update changes the class of a container or pod.
+func (r *rig) update(t *testing.T, id, resource, class string) error {
+	t.Helper()
+	return r.node.Update(t.Context(), r.subject(t, id), map[string]string{resource: class})
+}
+
+// change works like update, and fails the test if there is an error.
+func (r *rig) change(t *testing.T, id, resource, class string) {
+	t.Helper()
+	must(t, r.update(t, id, resource, class))
+}
+
+// restartRuntime restarts the runtime, and waits until the plugin is registered again.
+func (r *rig) restartRuntime(t *testing.T) {
+	t.Helper()
+	n := r.Synchronizations()
+	must(t, r.Restart())
+	r.wait(t, n+1)
 }
 
 func (r *rig) run(t *testing.T, pod string) (string, error) {
@@ -194,20 +267,14 @@ func (r *rig) mustRun(t *testing.T, pod string) string {
 	if err != nil && strings.Contains(err.Error(), "ttrpc: closed") {
 		id, err = r.run(t, pod) // the first call failed, and showed the runtime that the plugin had ended
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
 func TestTheRuntimeGetsTheGroupTheValuesAndTheRecord(t *testing.T) {
 	r := newRig(t)
 	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=gold"))
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	c := r.container(t, id)
 	if c.Spec.ClosID != "test-gold" || c.Spec.Unified["test.class"] != "gold" {
 		t.Errorf("the spec has group %q and values %v", c.Spec.ClosID, c.Spec.Unified)
 	}
@@ -224,10 +291,7 @@ func TestTheRuntimeGetsTheGroupTheValuesAndTheRecord(t *testing.T) {
 func TestAPodWithoutARequestIsNotChanged(t *testing.T) {
 	r := newRig(t)
 	id := r.mustRun(t, r.pod(t, "a", ""))
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := r.container(t, id)
 	if c.Spec.ClosID != "" || len(c.Spec.Unified) > 0 || c.Spec.Annotations[state.RecordAnnotation] != "" {
 		t.Errorf("the spec was adjusted: %+v", c.Spec)
 	}
@@ -287,9 +351,7 @@ func TestARestartedContainerGetsAFullClassBesideItsPredecessor(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := r.mustRun(t, pod)
-		if err := r.RemoveContainer(t.Context(), previous); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.RemoveContainer(t.Context(), previous))
 		previous = next
 	}
 
@@ -313,13 +375,9 @@ func TestACreationThatFailsLaterFreesItsSlot(t *testing.T) {
 
 func TestThePluginRegistersAgainAfterARestartOfTheRuntime(t *testing.T) {
 	r := newRig(t)
-	pod := r.pod(t, "a", "test.example/cache=solo")
-	r.mustRun(t, pod)
-	for i := range 3 {
-		if err := r.Restart(); err != nil {
-			t.Fatal(err)
-		}
-		r.wait(t, i+2)
+	r.mustRun(t, r.pod(t, "a", "test.example/cache=solo"))
+	for range 3 {
+		r.restartRuntime(t)
 	}
 	if _, err := r.run(t, r.pod(t, "b", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
 		t.Errorf("error is %v, want that the class is full: after a restart, a running container keeps its slot", err)
@@ -331,28 +389,21 @@ func TestANewPluginTracksRunningContainers(t *testing.T) {
 	r := newRig(t)
 	id := r.mustRun(t, r.pod(t, "a", "test.example/cache=solo"))
 	r.stop()
-	second, n := newNode(t, r.backend), r.Synchronizations()
-	startPlugin(t, second, r.Runtime)
-	r.wait(t, n+1)
-	pods := second.Assignments()
+	r.begin(t, newNode(t, r.backend))
+	pods := r.node.Assignments()
 	if len(pods) != 1 || len(pods[0].Containers) != 1 || pods[0].Containers[0].ID != id || pods[0].Containers[0].Assignments[0].Class != "solo" {
 		t.Errorf("assignments are %+v, want the container in class solo", pods)
 	}
-	r.node = second
 	r.holds(t)
 }
 
 func TestThePluginRegistersAfterARuntimeDiedInTheHandshake(t *testing.T) {
 	runtime := newRuntime(t, nriruntime.Options{})
 	died, err := nriruntime.DieDuringHandshake(runtime.Socket())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	startPlugin(t, newNode(t, nodetest.NewBackend()), runtime)
 	<-died
-	if err := runtime.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, runtime.Start())
 	t.Cleanup(runtime.Stop)
 	(&rig{Runtime: runtime}).wait(t, 1)
 }

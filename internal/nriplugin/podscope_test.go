@@ -23,9 +23,7 @@ func (r *rig) sandbox(t *testing.T, name string) (string, error) {
 func (r *rig) mustSandbox(t *testing.T, name string) string {
 	t.Helper()
 	id, err := r.sandbox(t, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -49,23 +47,15 @@ func TestAFullClassOfPodsIsRefusedToAnotherPod(t *testing.T) {
 
 	// The kubelet creates a new sandbox before it removes the dead one.
 	second := r.mustSandbox(t, "a")
-	if err := r.RemovePod(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.RemovePod(t.Context(), first))
 
 	r.wantPodRefused(t)
 
-	if err := r.Restart(); err != nil {
-		t.Fatal(err)
-	}
-
-	r.wait(t, 3)
+	r.restartRuntime(t)
 	r.wantPodRefused(t)
 	r.holds(t)
 
-	if err := r.StopPod(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopPod(t.Context(), second))
 
 	r.mustSandbox(t, "other")
 }
@@ -77,31 +67,18 @@ func TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns(t *testing.T) {
 	r.reconfigure(t, onePod)
 	r.wait(t, 2)
 	first := r.mustSandbox(t, "a")
-	if err := r.StopPod(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StopPod(t.Context(), first))
 
-	restart := func() {
-		t.Helper()
-		n := r.Synchronizations()
-		if err := r.Restart(); err != nil {
-			t.Fatal(err)
-		}
-		r.wait(t, n+1)
-	}
-
-	restart()
+	r.restartRuntime(t)
 	second := r.mustSandbox(t, "b")
 	r.wantPodRefused(t)
 
-	restart()
+	r.restartRuntime(t)
 	r.mustRun(t, second)
 	r.wantPodRefused(t)
-	restart()
+	r.restartRuntime(t)
 	r.wantPodRefused(t)
-	if err := r.RemovePod(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.RemovePod(t.Context(), first))
 
 	r.holds(t)
 }

@@ -59,14 +59,10 @@ func TestAResizeThatTheRuntimeRefusesChangesNothing(t *testing.T) {
 	r.wantReported(t, id, profile, "a/pod")
 
 	// A change that the runtime makes later begins with what the container has.
-	if err := r.UpdateContainer(t.Context(), id, resources(0, 20_000)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.UpdateContainer(t.Context(), id, resources(0, 20_000)))
 	r.node.Repair(t.Context())
 	r.wantValue(t, id, "memory.high", "536870912")
-	if err := r.updateProfile(t, id, ""); err != nil {
-		t.Fatal(err)
-	}
+	r.change(t, id, profile, "")
 	r.wantValue(t, id, "memory.high", "966365184")
 	r.wantReported(t, id, profile, "/update")
 }
@@ -80,9 +76,7 @@ func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 		return change()
 	}
 	oci.instead.Store(&repair)
-	if err := r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)))
 	r.wantValue(t, id, "memory.high", "1073741824")
 	r.node.Repair(t.Context())
 	r.wantValue(t, id, "memory.high", "1073741824")
@@ -94,9 +88,7 @@ func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 func TestRefusedResizesDoNotSuspendTheRepair(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
-	if err := r.host.WriteFile(r.cgroupFile(t, id, "memory.high"), []byte("max")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.host.WriteFile(r.cgroupFile(t, id, "memory.high"), []byte("max")))
 
 	for range 2 {
 		oci.instead.Store(&refuse)

@@ -47,9 +47,7 @@ func TestThePluginWaits15SecondsForABusyRuntime(t *testing.T) {
 				var log strings.Builder
 				n := node.New(node.Options{Log: slog.New(slog.DiscardHandler)})
 				options := nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slog.New(slog.NewTextHandler(&log, nil))}
-				if err := nriplugin.New(n, options).Run(ctx); err != nil {
-					t.Fatal(err)
-				}
+				must(t, nriplugin.New(n, options).Run(ctx))
 				if !strings.Contains(log.String(), test.log) {
 					t.Errorf("the log has no line with %q:\n%s", test.log, log.String())
 				}

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
@@ -58,9 +57,7 @@ func newPopulated(t *testing.T) *populated {
 func (p *populated) schemata(t *testing.T, class string) string {
 	t.Helper()
 	data, err := p.host.ReadFile(resctrl.MountPoint + "/qos-" + class + "/schemata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(data)
 }
 
@@ -71,10 +68,7 @@ func TestRunningContainersGetChangedMasksAndRates(t *testing.T) {
 	p.world.Expect.Limits[disks]["slow"] = map[string]string{"io.max": "254:0 rbps=2000000\n254:16 rbps=2000000"}
 	p.world.Expect.Schemata = map[string]string{"gold": "L3:0=1ff;1=1ff", "bronze": "L3:0=e00;1=e00"}
 	p.world.Hold(t)
-	c, err := p.Container(p.slow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := p.container(t, p.slow)
 	if got := c.Spec.Unified["io.max"]; !strings.Contains(got, "rbps=2000000") {
 		t.Errorf("the runtime stores io.max %q, want rbps=2000000", got)
 	}
@@ -107,7 +101,7 @@ func TestContainersKeepAClassWhoseCapacityIsLoweredBelowItsUse(t *testing.T) {
 		if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil || !strings.Contains(err.Error(), "is full") {
 			t.Errorf("error is %v, want that the class is full", err)
 		}
-		if err := p.node.Update(t.Context(), p.owner(t, "plain"), map[string]string{"rdt": "gold"}); !errors.Is(err, classes.ErrClassFull) {
+		if err := p.update(t, p.plain, "rdt", "gold"); !errors.Is(err, classes.ErrClassFull) {
 			t.Errorf("an update returned %v, want that the class is full", err)
 		}
 		p.mustStop(t, second) // in the second iteration, the first container still has the only slot
@@ -117,17 +111,6 @@ func TestContainersKeepAClassWhoseCapacityIsLoweredBelowItsUse(t *testing.T) {
 	p.mustStop(t, p.gold)
 	p.mustRun(t, p.pod(t, "next", "rdt=gold"))
 	p.world.Hold(t)
-}
-
-func (p *populated) owner(t *testing.T, pod string) qos.Subject {
-	t.Helper()
-	for _, a := range p.node.Assignments() {
-		if a.Name == pod {
-			return qos.Subject{PodUID: a.UID, Container: "main"}
-		}
-	}
-	t.Fatalf("no pod %s", pod)
-	return qos.Subject{}
 }
 
 // TestARemovedClassDrainsWithItsThreads removes a class, renames it, and removes its resource.
@@ -172,9 +155,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 			}
 
 			for _, id := range []string{p.gold, p.slow, p.plain} {
-				if err := p.StopPod(t.Context(), p.podOf(t, id)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, p.StopPod(t.Context(), p.podOf(t, id)))
 			}
 			<-p.node.Drained()
 			p.mustRelease(t)
@@ -211,9 +192,7 @@ func (h host) exists(dir string) bool {
 func (h host) tasks(t *testing.T, group string) []string {
 	t.Helper()
 	data, err := h.ReadFile(resctrl.MountPoint + "/" + group + "/tasks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Fields(string(data))
 }
 

@@ -31,9 +31,7 @@ func usage(t *testing.T) use {
 	}
 	runtime.ReadMemStats(&stats)
 	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return use{runtime.NumGoroutine(), len(files), int(stats.HeapAlloc)}
 }
 
@@ -86,9 +84,7 @@ func TestReconnectionsLeakNothing(t *testing.T) {
 				}
 
 				n := node.New(node.Options{Log: slog.New(slog.DiscardHandler)})
-				if err := nriplugin.New(n, nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
-					t.Fatal(err)
-				}
+				must(t, nriplugin.New(n, nriplugin.Options{Socket: "x", Index: "10", Dial: dial, Log: slog.New(slog.DiscardHandler)}).Run(ctx))
 
 				wantNoGrowth(t, before, after, times)
 			})
@@ -139,10 +135,7 @@ func TestAHundredRestartsOfTheRuntimeLeakNothing(t *testing.T) {
 		if i == warm {
 			before = usage(t)
 		}
-		if err := r.Restart(); err != nil {
-			t.Fatal(err)
-		}
-		r.wait(t, i+2)
+		r.restartRuntime(t)
 	}
 
 	wantNoGrowth(t, before, usage(t), times)

@@ -36,18 +36,8 @@ resources:
 // runIn starts a container of a pod.
 func (r *machineRig) runIn(t *testing.T, pod nriruntime.PodConfig, digest string) (podID, id string) {
 	t.Helper()
-	podID, err := r.RunPod(t.Context(), pod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, err = r.CreateContainer(t.Context(), podID, nriruntime.ContainerConfig{Name: "main", ImageDigest: digest})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	return podID, id
+	podID = r.podWith(t, pod)
+	return podID, r.runWith(t, podID, nriruntime.ContainerConfig{Name: "main", ImageDigest: digest})
 }
 
 func TestRulesDecideTheClassesOfPodsThatRequestNothing(t *testing.T) {
@@ -103,9 +93,7 @@ func TestTheNodeAPIHasThePodQOSClassOfEachPod(t *testing.T) {
 	}
 
 	list, err := r.world.API.ListAssignments(t.Context(), &qosv1alpha1.ListAssignmentsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, pod := range list.GetPods() {
 		var got, want []string
 		for _, a := range pod.GetKubernetesResources() {

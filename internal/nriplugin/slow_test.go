@@ -11,7 +11,6 @@ import (
 
 	"github.com/containerd/nri/pkg/adaptation"
 
-	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -43,17 +42,13 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 	}
 
 	pod := r.pod(t, "stuck", "blockio=fast,rdt=gold")
-	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	id := r.create(t, pod)
 	reached, release := r.hang(t, id)
 	started := make(chan error, 1)
 	go func() { started <- r.StartContainer(t.Context(), id) }()
 	<-reached
 	other := r.mustRun(t, r.pod(t, "other", "blockio=fast,rdt=gold")) // the runtime calls this hook after the one that hangs
-	err = <-started
+	err := <-started
 	for _, part := range []string{"pod default/stuck container main", "the kernel did not answer within 1.2s"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error is %v, want %q in it", err, part)
@@ -69,16 +64,9 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 	r.world.Hold(t)
 
 	// The kubelet creates the container again. After that, the kernel answers.
-	again, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	again := r.create(t, pod)
 	release()
-	if err := r.StartContainer(t.Context(), again); err != nil {
-		t.Fatal(err)
-	}
-
+	must(t, r.StartContainer(t.Context(), again))
 	r.wantReported(t, again, disks, "fast/pod")
 	r.world.Hold(t)
 }
@@ -89,10 +77,7 @@ func TestARefusalBecauseOfAHangingKernelIsReported(t *testing.T) {
 	runtimeWaitsFor(t, adaptation.DefaultPluginRequestTimeout)
 	r := newMachineRig(t, simcgroup.NewLegacy())
 	pod := r.pod(t, "stuck", "blockio=fast")
-	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := r.create(t, pod)
 
 	_, release := r.hang(t, id)
 	if err := r.StartContainer(t.Context(), id); err == nil {

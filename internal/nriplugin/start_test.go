@@ -62,15 +62,6 @@ func newStartRig(t *testing.T, cgroups *simcgroup.Machine, options nriruntime.Op
 	return newMachineRigOn(t, m, machineFiles, options), b
 }
 
-func (r *machineRig) create(t *testing.T, pod string) string {
-	t.Helper()
-	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
 // wantRefused compares the reported refusals with texts that have the name of the pod and the reason.
 func (r *machineRig) wantRefused(t *testing.T, want ...string) {
 	t.Helper()
@@ -170,9 +161,7 @@ func (r *machineRig) missed(t *testing.T, name, request string) string {
 	if err != nil && strings.Contains(err.Error(), "ttrpc: closed") {
 		id, err = r.create(t, pod), nil // the first call failed, and showed the runtime that the plugin had ended
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.startNew(t)
 	return id
 }
@@ -181,9 +170,7 @@ func TestAContainerThatWasCreatedWithoutThePluginStartsInItsClass(t *testing.T) 
 	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
 		r, begun := newStartRig(t, simcgroup.New(), options)
 		id := r.missed(t, "a", "rdt=gold,blockio=fast")
-		if err := r.StartContainer(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.StartContainer(t.Context(), id))
 		if got := begun.groups[id]; got != "qos-gold" {
 			t.Errorf("the container's first instruction was in the resctrl group %q, want qos-gold", got)
 		}
@@ -219,10 +206,7 @@ func TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull(t 
 // podOf returns the pod of a container.
 func (r *machineRig) podOf(t *testing.T, id string) string {
 	t.Helper()
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := r.container(t, id)
 	return c.PodID
 }
 
@@ -233,19 +217,14 @@ func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
 	r.mustRun(t, r.pod(t, "first", "rdt=gold"))
 	second := r.mustRun(t, r.pod(t, "second", "rdt=gold"))
 	id := r.missed(t, "third", "rdt=gold,blockio=fast")
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StartContainer(t.Context(), id))
 
 	r.wantRefused(t, "third ClassFull")
 	r.node.Repair(t.Context())
 	r.wantReported(t, id, groups, "bronze/default")
 	r.wantRefused(t, "third ClassFull")
 
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := r.container(t, id)
 
 	owner := qos.Subject{PodUID: c.Spec.Annotations["io.kubernetes.cri.sandbox-uid"], Container: "main"}
 	if err := r.node.Update(t.Context(), owner, map[string]string{"blockio": "slow"}); err != nil {

@@ -6,7 +6,6 @@ package nriplugin_test
 import (
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -20,10 +19,7 @@ func TestAStoppedPluginDoesNotWaitForAWriteThatHangsAndTheNextOneRecovers(t *tes
 			r.world.Expect.Limits = nil // the expected values of disks are those of cgroup v2
 			runs := r.mustRun(t, r.pod(t, "runs", "rdt=gold,blockio=fast"))
 			pod := r.pod(t, "starting", "rdt=gold,blockio=fast")
-			id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			id := r.create(t, pod)
 
 			reached, release := r.hang(t, id)
 			started := make(chan error, 1)
@@ -72,11 +68,9 @@ func (r *machineRig) startNew(t *testing.T) {
 func (r *machineRig) startNewWith(t *testing.T, text string) {
 	t.Helper()
 	r.stop()
-	n := r.Synchronizations()
 	r.node, r.plugin = r.newNode(t), nil
 	r.mustConfigure(t, text)
 	r.world.API = serveAPI(t, r.node)
-	r.plugin, r.stop = startPlugin(t, r.node, r.Runtime)
-	r.wait(t, n+1)
+	r.begin(t, r.node)
 	r.node.Reconcile(t.Context())
 }

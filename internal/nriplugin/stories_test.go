@@ -20,13 +20,9 @@ import (
 // TestTheStoriesOfThePageRun runs each story of docs/stories.md that has a class file, a pod and a command.
 func TestTheStoriesOfThePageRun(t *testing.T) {
 	page, err := os.ReadFile("../../docs/stories.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	all, err := stories.Read(string(page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	commands := 0
 	for _, story := range all {
 		commands += len(story.Shown) + len(story.Effects)
@@ -42,23 +38,14 @@ func runStory(t *testing.T, story stories.Story) {
 		t.Skip("in a test program, NRI reports a version that cannot set NUMA policies; the tests in virtual machines run this story")
 	}
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), story.ClassFile, nriruntime.Options{})
-	sandbox, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: story.Pod.Name, Labels: story.Labels(), Annotations: story.Pod.Annotations})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sandbox := r.podWith(t, nriruntime.PodConfig{Name: story.Pod.Name, Labels: story.Labels(), Annotations: story.Pod.Annotations})
 
 	ids := map[string]string{}
 	for _, container := range story.Pod.Spec.Containers {
 		config := nriruntime.ContainerConfig{
 			Name: container.Name, OOMScoreAdj: 900, Annotations: story.Allocated(container), Resources: resourcesOf(container),
 		}
-		id, err := r.CreateContainer(t.Context(), sandbox, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := r.StartContainer(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		id := r.runWith(t, sandbox, config)
 		ids[container.Name] = id
 	}
 
@@ -69,9 +56,7 @@ func runStory(t *testing.T, story stories.Story) {
 		}
 		file = strings.Replace(file, "/proc/1/", fmt.Sprintf("/proc/%d/", r.pidOf(t, ids[command.Container])), 1)
 		data, err := r.host.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := command.Prints(string(data)); got != command.Output {
 			t.Errorf("%s: got %q, want %q", command.File, got, command.Output)
 		}

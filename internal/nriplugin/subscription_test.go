@@ -14,7 +14,6 @@ import (
 	"github.com/containerd/ttrpc"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
@@ -88,16 +87,10 @@ func TestThePluginSubscribesToTheHooksOfPodsOnlyIfItNeedsThem(t *testing.T) {
 	// While a pod has a class of the removed resource, the plugin stays subscribed to the hooks of pods, because these
 	// hooks release the class.
 	r.reconfigure(t, files)
-	if err := r.Restart(); err != nil {
-		t.Fatal(err)
-	}
-
-	r.wait(t, 3)
+	r.restartRuntime(t)
 	hooks.check(t, ofContainers, ofBoth, ofBoth)
 
-	if err := r.RemovePod(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.RemovePod(t.Context(), id))
 
 	r.reconfigure(t, files)
 	r.wait(t, 4)
@@ -112,13 +105,7 @@ func TestOldRuntimesAreNotAskedToValidate(t *testing.T) {
 		"v2.2.0": ofContainers,
 	} {
 		var hooks subscriptions
-		r := &rig{Runtime: newRuntime(t, nriruntime.Options{Name: "containerd", Version: runtime, NRI: []adaptation.Option{hooks.option()}})}
-		if err := r.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(r.Stop)
-		startPlugin(t, newNode(t, nodetest.NewBackend()), r.Runtime)
-		r.wait(t, 1)
+		newRigOn(t, nriruntime.Options{Name: "containerd", Version: runtime, NRI: []adaptation.Option{hooks.option()}})
 		hooks.check(t, want)
 	}
 }

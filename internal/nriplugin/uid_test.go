@@ -22,9 +22,7 @@ func TestPodsWithoutUIDDoNotShareASlot(t *testing.T) {
 	r := newRig(t)
 	for i, name := range []string{"first", "second"} {
 		pod, err := r.podWithoutUID(t, name, "test.example/cache=solo")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = r.run(t, pod)
 		if i == 0 && err != nil {
 			t.Fatal(err)
@@ -34,11 +32,7 @@ func TestPodsWithoutUIDDoNotShareASlot(t *testing.T) {
 		}
 	}
 
-	if err := r.Restart(); err != nil {
-		t.Fatal(err)
-	}
-
-	r.wait(t, 2)
+	r.restartRuntime(t)
 	if got := r.node.Assignments(); len(got) != 1 || got[0].UID != got[0].SandboxID || r.inUse("solo") != 1 {
 		t.Errorf("after a restart of the runtime, assignments are %+v", got)
 	}

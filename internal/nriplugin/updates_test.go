@@ -11,7 +11,6 @@ import (
 	"github.com/containerd/nri/pkg/api"
 	"github.com/google/go-cmp/cmp"
 
-	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -32,26 +31,14 @@ func TestClassesChangeWithoutUpdatesOfTheRuntime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, options)
 			id := r.mustRun(t, r.pod(t, "a", "rdt=gold,blockio=fast"))
-			e, _ := r.node.Get(id)
-			for i, class := range []string{"slow", "fast", ""} {
-				if err := r.node.Update(t.Context(), e.Subject(), map[string]string{disks: class}); err != nil {
-					t.Fatal(err)
-				}
+			for _, class := range []string{"slow", "fast", ""} {
+				r.change(t, id, disks, class)
 				r.wantReported(t, id, disks, class+"/update")
 				r.world.Hold(t)
-				r.mustResize(t, id, uint64(i+300))
+				r.resize(t, id)
 				r.world.Hold(t)
 			}
 		})
-	}
-}
-
-// mustResize changes the CPU shares of a container, as the kubelet does.
-func (r *machineRig) mustResize(t *testing.T, id string, shares uint64) {
-	t.Helper()
-	resources := &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(shares)}}
-	if err := r.UpdateContainer(t.Context(), id, resources); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -63,13 +50,10 @@ func TestChangedClassFilesReachContainersWithoutUpdatesOfTheRuntime(t *testing.T
 	r.world.Hold(t)
 
 	// The next plugin finds what the first one has written, although the runtime has stored other values.
-	if err := r.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	r.wait(t, 2)
+	r.restartRuntime(t)
 	r.node.Reconcile(t.Context())
 	r.world.Hold(t)
-	r.mustResize(t, id, 300)
+	r.resize(t, id)
 	r.world.Hold(t)
 }
 
@@ -89,10 +73,7 @@ func TestAChangeOfTheClassSucceedsAlthoughAnEarlierResizeOverwritesItsValues(t *
 			}
 		}
 	})
-	e, _ := r.node.Get(id)
-	if err := r.node.Update(t.Context(), e.Subject(), map[string]string{disks: "slow"}); err != nil {
-		t.Error(err)
-	}
+	r.change(t, id, disks, "slow")
 	if !written {
 		t.Error("the plugin has not written io.max")
 	}
@@ -101,37 +82,25 @@ func TestAChangeOfTheClassSucceedsAlthoughAnEarlierResizeOverwritesItsValues(t *
 
 func TestTheStatusReportsThatThePluginWritesValuesItself(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, hanging()["containerd 2.3"])
-	status, err := r.world.API.Status(t.Context(), &qosv1alpha1.StatusRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	want := "Registered with the container runtime. The plugin itself writes the values of changed classes to cgroups, " +
 		"because containerd v2.3.7-k3s1 can hang when an NRI plugin requests an update of a container; use containerd 2.4 or later."
-	got := ""
-	for _, condition := range status.GetConditions() {
-		if condition.GetType() == "RuntimeRegistered" {
-			got = condition.GetMessage()
-		}
-	}
-	if got != want {
+	if got := r.registered(t).GetMessage(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
-// TestAResizeReplacesTheStoredValuesOfAFormerClass uses a class whose values depend on the memory limit, and a resize that changes
+// TestAResizeReplacesTheStoredValuesOfAFormerClass uses classes with a part of the memory limit of 1 GiB, and a resize that changes
 // another limit.
 func TestAResizeReplacesTheStoredValuesOfAFormerClass(t *testing.T) {
-	r := newMemoryRig(t, hanging()["containerd 2.3"])
-	id := r.runWithMemory(t, memoryQoS+"=tight")
-	e, _ := r.node.Get(id)
-	for _, change := range []struct{ class, high string }{{"loose", "900"}, {"", "700"}} {
-		if err := r.node.Update(t.Context(), e.Subject(), map[string]string{memoryQoS: change.class}); err != nil {
-			t.Fatal(err)
+	file := profileFile("tight: {memory: {high: 25%}}, loose: {memory: {high: 50%}}")
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), file, hanging()["containerd 2.3"])
+	id := r.mustRunBurstable(t, "a", profile+"=tight")
+	for _, change := range []struct{ class, high string }{{"loose", "536870912"}, {"", "966365184"}} {
+		r.change(t, id, profile, change.class)
+		r.resize(t, id)
+		if got := r.container(t, id).Spec.Unified["memory.high"]; got != change.high {
+			t.Errorf("in class %q, the runtime has stored memory.high %q, want %s", change.class, got, change.high)
 		}
-		if err := r.UpdateContainer(t.Context(), id, &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(300))}}); err != nil {
-			t.Fatal(err)
-		}
-		r.wantFile(t, id, "memory.high", change.high)
 	}
 }
 
@@ -140,9 +109,7 @@ func TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared(t *test
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, hanging()["containerd 2.3"])
 	id := r.mustRun(t, r.pod(t, "a", ""))
 	for _, class := range []string{"fast", ""} {
-		if err := r.node.Update(t.Context(), r.subject(t, id), map[string]string{disks: class}); err != nil {
-			t.Fatal(err)
-		}
+		r.change(t, id, disks, class)
 		if class != "" {
 			r.resize(t, id) // the runtime stores the values
 		}
@@ -150,11 +117,8 @@ func TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared(t *test
 	r.node.Repair(t.Context()) // saves that the cgroup has no values
 
 	r.stop()
-	change := &api.LinuxResources{Cpu: &api.LinuxCPU{Shares: api.UInt64(uint64(512))}}
-	_ = r.UpdateContainer(t.Context(), id, change) // may only show the runtime that the plugin has ended
-	if err := r.UpdateContainer(t.Context(), id, change); err != nil {
-		t.Fatal(err)
-	}
+	_ = r.UpdateContainer(t.Context(), id, &api.LinuxResources{}) // may only show the runtime that the plugin has ended
+	r.resize(t, id)
 	if kernel, _ := r.ioMax(t, id); !strings.Contains(kernel, "rbps=50000000") {
 		t.Fatalf("after the resize, io.max is %q", kernel)
 	}
@@ -174,22 +138,14 @@ func TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime(t *testing.T) {
 			cgroups := simcgroup.New()
 			cgroups.AddDisk("vdc", 254, 32)
 			r := newMachineRigOn(t, newMachine(cgroups), machineFiles, options)
-			id, err := r.CreateContainer(t.Context(), r.pod(t, "a", "blockio=fast"), nriruntime.ContainerConfig{
+			id := r.runWith(t, r.pod(t, "a", "blockio=fast"), nriruntime.ContainerConfig{
 				Name: "main", Resources: &api.LinuxResources{Unified: map[string]string{"io.max": original}},
 			})
-			if err == nil {
-				err = r.StartContainer(t.Context(), id)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
 			if kernel, _ := r.ioMax(t, id); !strings.Contains(kernel, "rbps=50000000") {
 				t.Fatalf("in its class, the container has io.max %q", kernel)
 			}
 
-			if err := r.node.Update(t.Context(), r.subject(t, id), map[string]string{disks: ""}); err != nil {
-				t.Fatal(err)
-			}
+			r.change(t, id, disks, "")
 			for range 2 {
 				kernel, _ := r.ioMax(t, id)
 				if diff := cmp.Diff(original, strings.Join(slices.Sorted(strings.SplitSeq(kernel, "\n")), "\n")); diff != "" {

@@ -58,9 +58,7 @@ func (r *volumeRig) podOf(t *testing.T, name, request string) string {
 	if err != nil && strings.Contains(err.Error(), "ttrpc: closed") {
 		id, err = r.RunPod(t.Context(), config) // the first call showed the runtime that the plugin had ended
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -82,19 +80,14 @@ func (r *volumeRig) mustRunWith(t *testing.T, pod, mount string) string {
 	if err == nil {
 		err = r.StartContainer(t.Context(), id)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
 // wantPodLimits checks io.max of the pod of a container.
 func (r *volumeRig) wantPodLimits(t *testing.T, id, want string) {
 	t.Helper()
-	c, err := r.Container(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := r.container(t, id)
 	dir := c.Spec.CgroupsPath[:strings.LastIndex(c.Spec.CgroupsPath, "/")]
 	data, err := r.host.ReadFile("/sys/fs/cgroup" + dir + "/io.max")
 	if got := strings.TrimSpace(string(data)); err != nil || got != want {
@@ -129,9 +122,7 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	r := newVolumeRig(t)
 	var atStart string
 	id, err := r.create(t, r.podOf(t, "a", "/data=silver"), onVdb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	r.wantPodLimits(t, id, "")
 	r.wantVolumes(t, id, "/data=")
@@ -140,9 +131,7 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 		return nil
 	})
 
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StartContainer(t.Context(), id))
 
 	if atStart != "write /io.max" {
 		t.Errorf("the start hook made the changes %q, want one write of io.max", atStart)
@@ -195,15 +184,11 @@ func TestVolumesAreNotLimitedBeforeTheContainerStarts(t *testing.T) {
 	pod := r.podOf(t, "a", "/dev/data=silver")
 	r.mustStop(t, r.mustRunWith(t, pod, mount))
 	id, err := r.create(t, pod, mount)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, "")
 
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StartContainer(t.Context(), id))
 	r.wantPodLimits(t, id, silver)
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, silver)
@@ -226,9 +211,7 @@ func TestACharacterDeviceIsNoVolume(t *testing.T) {
 func (r *volumeRig) wantMeasured(t *testing.T, readBps float64) {
 	t.Helper()
 	sample, err := r.node.Usage(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var limits []float64
 	for _, h := range sample.Holders {
 		for series, value := range h.Reading {

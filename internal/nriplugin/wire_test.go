@@ -205,18 +205,12 @@ func TestEveryFieldThatHandlersReadIsDecodedInEachRequest(t *testing.T) {
 	for name, fields := range decodedFields() {
 		t.Run(string(name.Name()), func(t *testing.T) {
 			kind, err := protoregistry.GlobalTypes.FindMessageByName(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			whole, picked := kind.New().Interface(), kind.New().Interface()
 			fill(whole.ProtoReflect())
 			encoded, err := proto.Marshal(whole)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := fields.decode(picked, func(message any) error { return proto.Unmarshal(encoded, message.(proto.Message)) }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
+			must(t, fields.decode(picked, func(message any) error { return proto.Unmarshal(encoded, message.(proto.Message)) }))
 
 			if diff := cmp.Diff(handledOf(whole), handledOf(picked)); diff != "" {
 				t.Errorf("(-whole request +decoded fields):\n%s", diff)

@@ -33,9 +33,7 @@ func TestEverySettingSurvivesTheConversionToNRIAndBack(t *testing.T) {
 	}
 
 	adjust := &api.ContainerAdjustment{}
-	if err := setAll(adjust, want, "v0.12.0"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, setAll(adjust, want, "v0.12.0"))
 	if diff := cmp.Diff(want, adjusted(adjust)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -45,9 +43,7 @@ func TestTheSettingsOfAContainerAreThoseOfItsSpecification(t *testing.T) {
 	adjust := &api.ContainerAdjustment{}
 	want := everySetting()
 	delete(want, classes.Setting{Name: classes.SettingMemoryPolicy}) // NRI does not report it
-	if err := setAll(adjust, want, "v0.12.0"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, setAll(adjust, want, "v0.12.0"))
 
 	got := described(&api.Container{Rlimits: adjust.GetRlimits(), Linux: &api.LinuxContainer{
 		Rdt: adjust.GetLinux().GetRdt(), Resources: adjust.GetLinux().GetResources(), OomScoreAdj: adjust.GetLinux().GetOomScoreAdj(),

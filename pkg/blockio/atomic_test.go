@@ -50,9 +50,7 @@ func bfqOnAll(m *simcgroup.Machine) *simcgroup.Machine {
 func (f fixture) state(dir string) map[string]string {
 	f.t.Helper()
 	names, err := f.machine.ReadDir(dir)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 
 	state := map[string]string{}
 	for _, name := range names {
@@ -63,9 +61,7 @@ func (f fixture) state(dir string) map[string]string {
 		if errors.Is(err, syscall.EISDIR) {
 			continue
 		}
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must(f.t, err)
 		state[name] = string(data)
 	}
 

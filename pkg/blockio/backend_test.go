@@ -52,13 +52,19 @@ type fixture struct {
 func newFixture(t *testing.T, m *simcgroup.Machine, scope classes.Scope) fixture {
 	t.Helper()
 	tree, err := cgroup.Detect(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	kind := Kind(ioapply.New(ioapply.Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
 	f := fixture{t, m, kind.New("k8s.io/blockio", scope).(*Backend)}
 	f.remember(iotest.NewMemory())
 	return f
+}
+
+// must fails the test if there is an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func parseConfig(section string) (classes.BackendConfig, error) {
@@ -68,17 +74,13 @@ func parseConfig(section string) (classes.BackendConfig, error) {
 func (f fixture) parse(section string) classes.BackendConfig {
 	f.t.Helper()
 	config, err := parseConfig(section)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return config
 }
 
 func (f fixture) apply(section string) fixture {
 	f.t.Helper()
-	if err := f.backend.Apply(f.t.Context(), f.parse(section)); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, f.backend.Apply(f.t.Context(), f.parse(section)))
 	return f
 }
 
@@ -92,33 +94,25 @@ func pod() classes.Holder {
 
 func (f fixture) enforce(target classes.Holder, from, to string) {
 	f.t.Helper()
-	if err := f.backend.Enforce(f.t.Context(), target, from, to); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, f.backend.Enforce(f.t.Context(), target, from, to))
 }
 
 // runtime simulates the container runtime, which writes the adjusted values when it creates or updates a container.
 func (f fixture) runtime(from, to string) {
 	f.t.Helper()
 	adjustment, err := f.backend.Adjust(container(), from, to)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	if from != "" {
 		f.backend.Record(container(), to)
 	}
-	if err := f.machine.SetUnified(groupPath, adjustment.Unified()); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, f.machine.SetUnified(groupPath, adjustment.Unified()))
 	f.backend.IsStale(container(), to, adjustment.Unified())
 }
 
 func (f fixture) want(file, text string) {
 	f.t.Helper()
 	data, err := f.machine.ReadFile(file)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	if diff := cmp.Diff(text, string(data)); diff != "" {
 		f.t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
@@ -153,9 +147,7 @@ func TestAdjust(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(test.machine), test.scope).apply(throttling)
 			got, err := f.backend.Adjust(classes.Holder{}, test.from, test.to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(test.want, got.Unified(), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -207,9 +199,7 @@ func TestValuesThatTheRuntimeDidNotSetAreWritten(t *testing.T) {
 func TestForeignLimitsStay(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	const foreign = "253:0 rbps=7000 wbps=max riops=max wiops=max"
-	if err := f.machine.WriteFile(v2Dir+"/io.max", []byte(foreign)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.WriteFile(v2Dir+"/io.max", []byte(foreign)))
 	f.enforce(container(), "", "slow")
 	f.want(v2Dir+"/io.max", slowLine+"\n"+foreign+"\n")
 	f.enforce(container(), "slow", "")
@@ -272,9 +262,7 @@ func TestAMachineWithoutCgroupsIsUnavailable(t *testing.T) {
 
 func TestTheErrorOfADisabledIOControllerNamesTheAncestor(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	if err := f.machine.WriteFile("/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control", []byte("-io")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.WriteFile("/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control", []byte("-io")))
 	err := f.backend.Enforce(t.Context(), container(), "", "slow")
 	const want = `read the values of class "slow" back: the io controller is not enabled in /sys/fs/cgroup/kubepods/pod1/c1: ` +
 		`/sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control lacks io; run: echo +io > /sys/fs/cgroup/kubepods/pod1/cgroup.subtree_control`
@@ -298,7 +286,5 @@ func (f fixture) remember(m *iotest.Memory) {
 	f.t.Helper()
 	f.backend.cgroups.Records = ioapply.NewRecords(f.backend.cgroups.Log)
 	f.backend.cgroups.Costs = ioapply.NewCosts(f.backend.cgroups.FS)
-	if err := f.backend.Remember(m); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, f.backend.Remember(m))
 }

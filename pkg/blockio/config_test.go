@@ -33,9 +33,7 @@ Classes:
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := parseConfig(section)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff([]string{"high", "low"}, config.ClassNames()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

@@ -56,9 +56,7 @@ func costed(t *testing.T) *simcgroup.Machine {
 
 func write(t *testing.T, m *simcgroup.Machine, file, data string) {
 	t.Helper()
-	if err := m.WriteFile(file, []byte(data)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.WriteFile(file, []byte(data)))
 }
 
 // wantCosts checks the cost model and the QoS parameters of sda, and that sdb has those of the administrator.
@@ -82,12 +80,8 @@ func TestACostModelEnablesWeights(t *testing.T) {
 			}
 			return []byte(ofSDA), nil
 		})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.backend.Apply(t.Context(), config.Resources[0].Backend); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, f.backend.Apply(t.Context(), config.Resources[0].Backend))
 	f.wantCosts(modelOfSDA, qosOfSDA)
 
 	want := map[string]map[string]string{
@@ -125,9 +119,7 @@ func TestTheCostModelOfAnAdministratorIsRestoredWhenTheResourceIsRemoved(t *test
 	f := newFixture(t, costed(t), classes.ContainerScope)
 	f.apply(inline(strings.NewReplacer("/dev/sda", "/dev/sdb", "model: Fast SSD,", "").Replace(ofSDA)))
 	f.want(modelFile, "8:16 "+modelOfSDA)
-	if err := f.backend.Withdraw(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.backend.Withdraw(t.Context()))
 	f.want(modelFile, "8:16 "+ownModel)
 	f.want(qosFile, "8:16 "+ownQoS)
 }
@@ -155,9 +147,7 @@ func TestAPluginThatRestartedRestoresACostModel(t *testing.T) {
 	again.apply(inline(ofSDA))
 	third := newFixture(t, m, classes.ContainerScope)
 	third.remember(memory)
-	if err := third.backend.Withdraw(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, third.backend.Withdraw(t.Context()))
 	third.wantCosts(chosenModel, "enable=0 "+chosenQoS)
 }
 

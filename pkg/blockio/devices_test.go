@@ -86,9 +86,7 @@ Classes:
 // for only one of them.
 func TestTheSuppliedClassFileLimitsAnyTypeOfDisk(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/kubernetes/classes.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	_, section, _ := strings.Cut(string(text), "  blockio:\n")
 	section, _, _ = strings.Cut(section, "\n\n")

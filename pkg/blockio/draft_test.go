@@ -20,9 +20,7 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 	wrote, read := classes.Series{Measure: writeBytes, Part: "sda"}, classes.Series{Measure: reads, Part: "sdb"}
 	bounds := []classes.Bound{{Use: wrote, Value: 12.5e6}, {Use: read, Value: 7.2}, ofMemory}
 	section, err := json.Marshal(f.backend.Draft("new", bounds))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f.apply(string(section))
 
 	limits := map[classes.Series]float64{}

@@ -25,27 +25,19 @@ resources:
 // ID of the disk sdb matches the pattern of SSDs.
 func TestAFileOfContainerdAndCRIOIsAcceptedUnchanged(t *testing.T) {
 	text, err := foreign.BlockIO()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	m := bfqOnAll(simcgroup.New())
 	m.AddDisk("vda", 252, 0)
-	if err := m.WriteFile("/sys/block/vda/queue/scheduler", []byte("bfq")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.WriteFile("/sys/block/vda/queue/scheduler", []byte("bfq")))
 
 	m.AddSymlink("/dev/disk/by-id/ata-SSD_1", "../../sdb")
 	f := newFixture(t, m, classes.ContainerScope)
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(byFile)}}, []classes.Kind{Kind(f.backend.cgroups)},
 		func(string) ([]byte, error) { return text, nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
-	if err := f.backend.Apply(t.Context(), config.Resources[0].Backend); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.backend.Apply(t.Context(), config.Resources[0].Backend))
 
 	// The disk sdb keeps the IOPS limits of the second item. goresctrl's code does the same, although a comment in goresctrl
 	// says otherwise (docs/blockio.md).

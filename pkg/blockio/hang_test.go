@@ -32,9 +32,7 @@ func (h hanging) Glob(pattern string) ([]string, error) {
 func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	host := hanging{disks(simcgroup.New()), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
 	tree, err := cgroup.Detect(host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	kind := Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
 	f := fixture{t, host.Machine, kind.New("k8s.io/blockio", classes.ContainerScope).(*Backend)}
@@ -54,7 +52,5 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	}
 
 	close(host.released)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 }

@@ -146,9 +146,7 @@ func TestAContainerThatLeavesAClassLosesItsLatency(t *testing.T) {
 func TestALatencyOfAnotherProgramOnAnotherDiskStays(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(latencies)
 	file := path.Join(path.Dir(v2Dir), "io.latency")
-	if err := f.machine.WriteFile(file, []byte("8:16 target=7000")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.WriteFile(file, []byte("8:16 target=7000")))
 	f.enforce(pod(), "", "slower")
 	f.want(file, "8:0 target=1500000\n8:16 target=7000\n")
 	f.enforce(pod(), "slower", "")
@@ -161,9 +159,7 @@ func TestALatencyOfAnotherProgramOnAnotherDiskStays(t *testing.T) {
 func TestALatencyThatAnotherProgramHasChangedIsRestored(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
 	f.enforce(container(), "", "both")
-	if err := f.machine.WriteFile(v2Dir+"/io.latency", []byte("8:16 target=7000")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.WriteFile(v2Dir+"/io.latency", []byte("8:16 target=7000")))
 	if seen, err := f.backend.Observe(t.Context(), container(), "both"); err != nil || seen.Known {
 		t.Errorf("got %+v, %v; want an unknown class", seen, err)
 	}

@@ -38,9 +38,7 @@ func TestObserve(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(test.section)
 			f.enforce(container(), "", test.applied)
-			if err := f.machine.SetUnified(groupPath, map[string]string{iocgroup.IOMax: test.ioMax}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.machine.SetUnified(groupPath, map[string]string{iocgroup.IOMax: test.ioMax}))
 			got, err := f.backend.Observe(t.Context(), container(), test.should)
 			if err != nil || got.Class != test.want || got.Known != test.ok {
 				t.Errorf("got %+v, %v; want %q, %v", got, err, test.want, test.ok)
@@ -77,9 +75,7 @@ func TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass(t *testing.
 		{map[string]string{iocgroup.IOMax: "8:0 rbps=max\n8:16 rbps=max", "io.bfq.weight": "default 200\n8:16 300"},
 			classes.Observation{Known: true, Foreign: "io.bfq.weight, io.bfq.weight of 8:16 (sdb)"}},
 	} {
-		if err := f.machine.SetUnified(groupPath, test.files); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.machine.SetUnified(groupPath, test.files))
 		got, err := f.backend.Observe(t.Context(), container(), "")
 		if got != test.want || err != nil {
 			t.Errorf("after %v: got %+v, %v; want %+v", test.files, got, err, test.want)
@@ -109,9 +105,7 @@ func TestWeightsThatNoClassSetsAreNotRead(t *testing.T) {
 // TestAWeightIsRestoredAfterAnError changes a class that had no weight, while the cgroup has one of another program.
 func TestAWeightIsRestoredAfterAnError(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	if err := f.machine.SetUnified(groupPath, map[string]string{string(iocgroup.IOBFQWeight): "8:0 300"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.SetUnified(groupPath, map[string]string{string(iocgroup.IOBFQWeight): "8:0 300"}))
 	f.apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 7M, Weight: 500}]}")
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: string(iocgroup.IOBFQWeight), Skip: 1, Err: syscall.EIO}) // the verification
 	if err := f.backend.Enforce(t.Context(), container(), "slow", "slow"); !errors.Is(err, syscall.EIO) {

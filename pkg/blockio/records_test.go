@@ -26,9 +26,7 @@ import (
 func process(t *testing.T, host iodisks.FS, m *simcgroup.Machine, scope classes.Scope, section string, saved *iotest.Memory) fixture {
 	t.Helper()
 	tree, err := cgroup.Detect(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if host == nil {
 		host = m
 	}
@@ -107,9 +105,7 @@ func (k kill) killAfter(t *testing.T, writes int) (more bool) {
 func (k kill) newMachine(t *testing.T) *simcgroup.Machine {
 	t.Helper()
 	m := bfqOnAll(k.machine())
-	if err := m.WriteFile(path.Join(k.dir, k.file), []byte(k.foreign)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.WriteFile(path.Join(k.dir, k.file), []byte(k.foreign)))
 	return m
 }
 
@@ -118,9 +114,7 @@ func (k kill) newMachine(t *testing.T) *simcgroup.Machine {
 func TestTheLimitsOfAnotherProgramAreNotTakenForThoseOfAClass(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(throttling)
 	file := path.Dir(v2Dir) + "/io.max"
-	if err := f.machine.WriteFile(file, []byte(slowLine)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.WriteFile(file, []byte(slowLine)))
 	got, err := f.backend.Observe(t.Context(), pod(), "")
 	if want := (classes.Observation{Known: true, Foreign: "limits of 8:0 (sda)"}); got != want || err != nil {
 		t.Errorf("got %+v, %v; want %+v", got, err, want)
@@ -170,15 +164,11 @@ func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 		f := process(t, m, m, classes.ContainerScope, everything, saved)
 		f.runtime("", "after")
 		created, err := f.backend.Adjust(container(), "", "after")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f.enforce(container(), "after", "after")
 
 		update, err := f.backend.Adjust(container(), "after", "before")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		f.backend.Record(container(), "before")
 		files := update.Unified()
 		switch written {
@@ -187,9 +177,7 @@ func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 		case "limits":
 			files = map[string]string{iocgroup.IOMax: files[iocgroup.IOMax]}
 		}
-		if err := m.SetUnified(groupPath, files); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.SetUnified(groupPath, files))
 
 		next := process(t, m, m, classes.ContainerScope,
 			"Classes: {before: [{Devices: [/dev/sda], ThrottleReadBps: 3M}], after: []}", saved)
@@ -229,9 +217,7 @@ func TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram(t *testing.T) {
 			f.observeIn(target, "slow", "slow")
 			f.machine.AddDisk("sdz", 8, 16)
 			f.repair()
-			if err := f.machine.WriteFile(dir+"/"+file, []byte(line)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, f.machine.WriteFile(dir+"/"+file, []byte(line)))
 			f.observeIn(target, "slow", "slow")
 			f.enforce(target, "slow", "")
 			f.want(dir+"/"+file, line)

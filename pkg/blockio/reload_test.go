@@ -20,9 +20,7 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 	f.runtime("", "slower")
 	f.apply(other)
 	inUse := func(class string) bool { return class == "slower" }
-	if err := f.backend.Release(t.Context(), inUse); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.backend.Release(t.Context(), inUse))
 
 	if _, err := f.backend.Adjust(classes.Holder{}, "", "slow"); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("a class that was released returns %v, want ErrUnknownClass", err)
@@ -32,9 +30,7 @@ func TestARemovedClassIsKeptUntilItIsReleased(t *testing.T) {
 	f.runtime("slower", "other")
 	f.enforce(container(), "slower", "other")
 	f.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
-	if err := f.backend.Release(t.Context(), func(string) bool { return false }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.backend.Release(t.Context(), func(string) bool { return false }))
 
 	if _, err := f.backend.Adjust(classes.Holder{}, "", "slower"); !errors.Is(err, classes.ErrUnknownClass) {
 		t.Errorf("the error is %v, want classes.ErrUnknownClass", err)
@@ -48,9 +44,7 @@ func TestAChangedClassClearsItsFormerValues(t *testing.T) {
 	f.runtime("slower", "slower")
 	f.enforce(container(), "slower", "slower")
 	f.want(v2Dir+"/io.max", "8:0 rbps=2000000 wbps=max riops=max wiops=max\n")
-	if err := f.backend.Release(t.Context(), func(string) bool { return false }); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.backend.Release(t.Context(), func(string) bool { return false }))
 	adjustment, err := f.backend.Adjust(classes.Holder{}, "slower", "")
 	if want := "8:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(iocgroup.IOMax)] != want {
 		t.Errorf("got %v, %v; want %s", adjustment, err, want)
@@ -63,9 +57,7 @@ func TestAllValuesOfAClassFromBeforeARestartAreCleared(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	stored, err := f.backend.Adjust(container(), "", "slower")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	restarted := newFixture(t, f.machine, classes.ContainerScope).apply(other)
 	if !restarted.backend.IsStale(container(), "other", stored.Unified()) {
 		t.Error("IsStale is false for the values of a class of a former run")

@@ -100,9 +100,7 @@ func TestADrainingClassOutlivesItsDisk(t *testing.T) {
 func TestAChangeOfTheSchedulerIsNoticed(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Weight: 400}]}")
 	f.repair()
-	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")))
 	f.repair("device files, mounts or I/O schedulers changed")
 	if degraded := f.backend.Status().Degraded["heavy"]; degraded != "" {
 		t.Errorf("the class is degraded because of %q, although bfq is active", degraded)
@@ -139,9 +137,7 @@ func TestADiskThatNoClassLimitsIsIgnored(t *testing.T) {
 	}
 	f.machine.AddDisk("nvme0n1", 259, 0)
 	f.repair()
-	if err := f.backend.Withdraw(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.backend.Withdraw(t.Context()))
 	f.repair()
 }
 

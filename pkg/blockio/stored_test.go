@@ -20,9 +20,7 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 			for _, from := range []string{"", "before", "after"} {
 				for _, to := range []string{"", "before", "after"} {
 					stored, err := f.backend.Adjust(classes.Holder{}, from, to)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if f.backend.IsStale(container(), to, stored.Unified()) {
 						t.Errorf("from %q to %q: %q is stale", from, to, stored.Unified())
 					}
@@ -44,9 +42,7 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	stored := map[string]string{iocgroup.IOMax: "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=5000000 wbps=max riops=max wiops=max",
 		"io.bfq.weight": "default 400\n8:16 200"}
-	if err := f.machine.SetUnified(groupPath, stored); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.SetUnified(groupPath, stored))
 
 	if !f.backend.IsStale(container(), "slow", stored) {
 		t.Error("IsStale is false for values that no class sets, want true")
@@ -81,9 +77,7 @@ func TestStoredValuesAreKeptWhileAConfigurationIsApplied(t *testing.T) {
 	applied := make(chan error, 1)
 	go func() { applied <- f.backend.Apply(t.Context(), config) }()
 	f.backend.IsStale(container(), "slow", map[string]string{iocgroup.IOMax: "8:16 rbps=5000000 wbps=max riops=max wiops=max"})
-	if err := <-applied; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-applied)
 	got, err := f.backend.Adjust(container(), "slow", "slow")
 	want := "8:0 rbps=1000000 wbps=max riops=max wiops=max\n8:16 rbps=max wbps=max riops=max wiops=max"
 	if err != nil || got[classes.Unified(iocgroup.IOMax)] != want {

@@ -18,9 +18,7 @@ import (
 func (f fixture) measured(target classes.Holder) classes.Reading {
 	f.t.Helper()
 	reading, err := f.backend.MeasureHolder(f.t.Context(), target)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, err)
 	return reading
 }
 

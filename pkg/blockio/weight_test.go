@@ -168,9 +168,7 @@ func TestWithoutWeightsThereIsNoConditionAboutThem(t *testing.T) {
 
 func TestTheErrorOfALostSchedulerNamesTheDevice(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
-	if err := f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("none")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("none")))
 	err := f.backend.Enforce(t.Context(), container(), "", "after")
 	if !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), "weights are no longer enabled on device 8:0 (sda)") {
 		t.Errorf("got %v", err)
@@ -197,9 +195,7 @@ func TestANewDefaultWeightKeepsTheWeightOfADisk(t *testing.T) {
 func TestUndoRestoresForeignWeightsOfDisks(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(sameForADisk)
 	f.enforce(container(), "", "three")
-	if err := f.machine.WriteFile(v2Dir+"/io.bfq.weight", []byte("8:16 70")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.machine.WriteFile(v2Dir+"/io.bfq.weight", []byte("8:16 70")))
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: "io.weight", Err: syscall.EIO})
 	if err := f.backend.Enforce(t.Context(), container(), "three", "four"); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("the error is %v, want syscall.EIO", err)

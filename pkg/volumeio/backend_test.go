@@ -112,9 +112,7 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 	t.Run("no volume can be limited on cgroup v1", func(t *testing.T) {
 		m := disks(simcgroup.NewLegacy())
 		tree, err := cgroup.Detect(m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		backend := Kind(ioapply.New(ioapply.Options{FS: m, Tree: tree})).New("volume-io", classes.VolumeScope)
 		var unavailable *classes.Unavailable
 		if err := backend.Check(t.Context(), &Config{}); !errors.As(err, &unavailable) || unavailable.Reason != "NoHierarchyInV1" {
@@ -192,9 +190,7 @@ func TestLimitsOfOtherProgramsStay(t *testing.T) {
 	for _, foreign := range []string{"8:16 rbps=1234 wbps=max riops=max wiops=max\n", "8:16 rbps=10000000 wbps=max riops=max wiops=max\n"} {
 		v := newVolumes(t, withMounts())
 		v.holdPod()
-		if err := v.machine.WriteFile(podMax, []byte(foreign)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, v.machine.WriteFile(podMax, []byte(foreign)))
 		v.repair()
 		v.want(podMax, foreign)
 	}

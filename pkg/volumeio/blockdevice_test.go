@@ -46,9 +46,7 @@ func TestABlockDeviceIsLimited(t *testing.T) {
 				v.want(podMax, "")
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 
 			v.want(podMax, test.want)
 			if seen, err := v.volume.Observe(t.Context(), target, test.class); err != nil || seen.Class != test.class {

@@ -133,9 +133,7 @@ func manyVolumes(tb testing.TB, others int) (host opening, backend classes.Backe
 	}
 
 	tree, err := cgroup.Detect(m)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	host = opening{m, map[string]int{}}
 	backend = Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)})).New("volume-io", classes.VolumeScope)
 	backend.(classes.Sharer).ShareWith(func(uid string) (of []classes.Holding) {
@@ -150,9 +148,7 @@ func manyVolumes(tb testing.TB, others int) (host opening, backend classes.Backe
 	if err == nil {
 		err = backend.Apply(tb.Context(), config)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return host, backend, holdings
 }
 
@@ -166,9 +162,7 @@ func observeAll(tb testing.TB, backend classes.Backend, holdings []classes.Holdi
 		if err == nil && seen.Class != "silver" {
 			err = backend.Enforce(tb.Context(), h, "silver", "silver")
 		}
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, err)
 	}
 }
 
@@ -195,9 +189,7 @@ func TestAContainerThatStartsDuringARoundIsFoundInNewMounts(t *testing.T) {
 	v.machine.Mount("61 1 7:0 / /var/lib/kubelet/pods/2/volumes/kubernetes.io~csi/pv/mount rw - ext4 /dev/loop0 rw")
 	target.Starting = true
 	target.VolumeSources = map[string]classes.VolumeSource{"/data": {Dir: "/var/lib/kubelet/pods/2/volumes/kubernetes.io~csi/pv/mount"}}
-	if err := v.volume.Enforce(t.Context(), target, "silver", "silver"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.volume.Enforce(t.Context(), target, "silver", "silver"))
 	v.want("/sys/fs/cgroup/kubepods/pod2/io.max", "7:0 "+silverLimits)
 }
 

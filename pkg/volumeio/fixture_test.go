@@ -37,6 +37,14 @@ type volumes struct {
 	holdings        []classes.Holding
 }
 
+// must fails the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
 	t.Helper()
 	return newVolumesOn(t, m, m, slog.DiscardHandler)
@@ -46,9 +54,7 @@ func newVolumes(t *testing.T, m *simcgroup.Machine) *volumes {
 func newVolumesOn(t *testing.T, host iodisks.FS, m *simcgroup.Machine, log slog.Handler) *volumes {
 	t.Helper()
 	tree, err := cgroup.Detect(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cgroups := ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(log)})
 	v := &volumes{
 		t: t, machine: m, cgroups: cgroups,
@@ -71,34 +77,26 @@ func (v *volumes) applyTo(backend classes.Backend, section string, parse func(*c
 	if err == nil {
 		err = backend.Apply(v.t.Context(), config)
 	}
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, err)
 }
 
 // enforce enforces a class of a pod.
 func (v *volumes) enforce(pod classes.Holder, from, to string) {
 	v.t.Helper()
-	if err := v.backend.Enforce(v.t.Context(), pod, from, to); err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, v.backend.Enforce(v.t.Context(), pod, from, to))
 }
 
 // remember makes the backends use a memory instead of the one that they have.
 func (v *volumes) remember(m *iotest.Memory) {
 	v.t.Helper()
 	v.cgroups.Records = ioapply.NewRecords(v.cgroups.Log)
-	if err := v.volume.(classes.Rememberer).Remember(m); err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, v.volume.(classes.Rememberer).Remember(m))
 }
 
 func (v *volumes) want(file, text string) {
 	v.t.Helper()
 	data, err := v.machine.ReadFile(file)
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, err)
 	if diff := cmp.Diff(text, string(data)); diff != "" {
 		v.t.Errorf("%s (-want +got):\n%s", file, diff)
 	}
@@ -160,9 +158,7 @@ func (v *volumes) start(pid int, path, class string) error {
 
 func (v *volumes) mustStart(pid int, path, class string) {
 	v.t.Helper()
-	if err := v.start(pid, path, class); err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, v.start(pid, path, class))
 }
 
 // wantObserved checks the observed class of a volume.

@@ -38,9 +38,7 @@ func TestTheLimitedDiskIsThatOfTheKubeletsMount(t *testing.T) {
 			v := newVolumes(t, m)
 			target := v.hold(10, "/data", "silver")
 			target.VolumeSources = map[string]classes.VolumeSource{"/data": {Dir: test.dir}}
-			if err := v.volume.Enforce(t.Context(), target, "silver", "silver"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.volume.Enforce(t.Context(), target, "silver", "silver"))
 			v.want(podMax, test.want+silverLimits)
 		})
 	}

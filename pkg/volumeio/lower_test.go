@@ -12,9 +12,7 @@ import (
 // set writes limits of the pod as another program does.
 func (v *volumes) set(limits string) {
 	v.t.Helper()
-	if err := v.machine.WriteFile(podMax, []byte(limits)); err != nil {
-		v.t.Fatal(err)
-	}
+	must(v.t, v.machine.WriteFile(podMax, []byte(limits)))
 }
 
 // wantLower checks that a volume has its class, and the lower limits of another program that are reported.

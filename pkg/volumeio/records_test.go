@@ -51,9 +51,7 @@ func TestAKillAtAnyWriteOfAVolumeLeavesNothing(t *testing.T) {
 	const foreign = "8:16 rbps=10000000 wbps=max riops=max wiops=max\n" // the value of a class
 	for writes := range 3 {
 		m, saved, left := withBtrfs(), iotest.NewMemory(), -1
-		if err := m.WriteFile(podMax, []byte(foreign)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.WriteFile(podMax, []byte(foreign)))
 		former := newVolumesOn(t, iotest.Mortal{Machine: m, Left: &left}, m, slog.DiscardHandler)
 		former.remember(saved)
 		left = writes
@@ -73,9 +71,7 @@ func TestAKillAtAnyWriteOfAVolumeLeavesNothing(t *testing.T) {
 // TestAVolumeKeepsTheRecordedWeightsOfItsPod sets limits of a volume in a pod that has a class with weights.
 func TestAVolumeKeepsTheRecordedWeightsOfItsPod(t *testing.T) {
 	m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
-	if err := m.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")))
 	v := newVolumes(t, m)
 	v.apply("Classes: {heavy: [{Weight: 400}]}")
 	v.holdPod()

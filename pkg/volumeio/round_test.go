@@ -46,9 +46,7 @@ func TestRepairReadsTheMountsOfTheNodeOnceForAllVolumes(t *testing.T) {
 	v.holdPod()
 	v.mustStart(10, "/a", "silver")
 	v.mustStart(10, "/b", "silver")
-	if err := v.volume.Enforce(t.Context(), v.addIn("2", 11, "/a", "silver"), "silver", "silver"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.volume.Enforce(t.Context(), v.addIn("2", 11, "/a", "silver"), "silver", "silver"))
 
 	clear(host.reads)
 	v.repair()
@@ -69,9 +67,7 @@ func TestAVolumeIsFoundInTheMountsOfItsOwnContainer(t *testing.T) {
 	v.machine.AddFile("/proc/10/mountinfo", "50 40 7:0 / /a rw - ext4 /dev/loop0 rw\n")
 	next := v.addIn("2", 10, "/a", "silver")
 	next.ID, next.ContainerID = classes.VolumeID("next", "/a"), "next"
-	if err := v.volume.Enforce(t.Context(), next, "silver", "silver"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.volume.Enforce(t.Context(), next, "silver", "silver"))
 	v.want("/sys/fs/cgroup/kubepods/pod2/io.max", "7:0 "+silverLimits)
 }
 

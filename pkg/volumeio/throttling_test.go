@@ -18,9 +18,7 @@ func TestVolumeClassesAreUnavailableOnAKernelWithoutThrottling(t *testing.T) {
 	m := disks(simcgroup.New())
 	m.AddCgroup("/kubepods/pod1")
 	tree, err := cgroup.Detect(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	backend := Kind(ioapply.New(ioapply.Options{FS: iotest.NoThrottling{Machine: m}, Tree: tree})).New("volume-io", classes.VolumeScope)
 	var unavailable *classes.Unavailable
 	if err := backend.Check(t.Context(), &Config{}); !errors.As(err, &unavailable) || unavailable.Reason != "NoThrottling" {

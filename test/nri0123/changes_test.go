@@ -63,9 +63,7 @@ func changesBesideHooks(t *testing.T, r *rig) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // changeClass moves the container "main" into a class.

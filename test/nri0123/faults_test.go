@@ -39,9 +39,7 @@ func (r *rig) start(t *testing.T) *process {
 	p := &process{r.command(t), make(chan error, 1)}
 	p.Stderr = log
 	n := r.Synchronizations()
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Start())
 
 	go func() { p.ended <- p.Wait() }()
 	t.Cleanup(func() {
@@ -57,9 +55,7 @@ func (r *rig) start(t *testing.T) *process {
 
 func (p *process) signal(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	if err := p.Process.Signal(signal); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Process.Signal(signal))
 }
 
 // stopped sends SIGSTOP to the process, and waits until the kernel has stopped the process. It also shortens the runtime's
@@ -71,9 +67,7 @@ func (p *process) stopped(t *testing.T) {
 	p.signal(t, syscall.SIGSTOP)
 	for deadline := time.Now().Add(patience); ; {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Process.Pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, rest, _ := strings.Cut(string(data), ") "); strings.HasPrefix(rest, "T") {
 			return
 		}
@@ -87,16 +81,12 @@ func (p *process) stopped(t *testing.T) {
 func (p *process) status(t *testing.T, field string) int {
 	t.Helper()
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	for line := range strings.Lines(string(data)) {
 		if value, found := strings.CutPrefix(line, field+":"); found {
 			number, err := strconv.Atoi(strings.Fields(value)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return number
 		}
 	}
@@ -109,9 +99,7 @@ func (p *process) status(t *testing.T, field string) int {
 func (r *rig) weight(t *testing.T, id string) string {
 	t.Helper()
 	weight, err := r.host.ReadFile(id, "io.weight")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return weight
 }
 
@@ -136,9 +124,7 @@ func TestFaultsWithTheRuntimeSideOfContainerd24(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, binary)
-			if err := r.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Start())
 			test(t, r)
 		})
 	}
@@ -168,9 +154,7 @@ func missesRequests(t *testing.T, r *rig) {
 	}
 
 	for _, id := range []string{first, second} {
-		if err := r.RemoveContainer(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.RemoveContainer(t.Context(), id))
 	}
 
 	r.mustRun(t, "fourth", "solo")
@@ -180,8 +164,6 @@ func missesRequests(t *testing.T, r *rig) {
 func (r *rig) assignments(t *testing.T) string {
 	t.Helper()
 	text, err := child.Command(t, r.binary, "assignments", "--api-socket", filepath.Join(r.dir, "qos.sock")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(text)
 }

@@ -27,9 +27,7 @@ const podClasses = classFile + `
 // 0.12.5, the runtime continues without a plugin that answers too late.
 func hangsInEachHook(t *testing.T, r *rig) {
 	r.validate(t, r.host)
-	if err := os.WriteFile(filepath.Join(r.dir, "classes.yaml"), []byte(podClasses), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(r.dir, "classes.yaml"), []byte(podClasses), 0o600))
 
 	p := r.start(t)
 	pod := r.requiring(t, "first")
@@ -41,9 +39,7 @@ func hangsInEachHook(t *testing.T, r *rig) {
 	r.wait(t, 2)
 
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	p.stopped(t)
 	if err := r.StartContainer(t.Context(), id); err != nil {
@@ -88,8 +84,6 @@ func (r *rig) wantNotCreated(t *testing.T, pod, want string) {
 func (r *rig) podWeight(t *testing.T, uid string) string {
 	t.Helper()
 	weight, err := os.ReadFile(filepath.Join(r.host.Root, "sys/fs/cgroup/kubepods/pod"+uid, "io.weight"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.TrimSpace(string(weight)) + "\n"
 }

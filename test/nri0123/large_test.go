@@ -33,9 +33,7 @@ func needsLittleMemory(t *testing.T, r *rig) {
 
 	p := r.start(t)
 	for i := range 3 {
-		if err := r.Restart(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Restart())
 		r.wait(t, i+2)
 	}
 
@@ -61,14 +59,8 @@ func largeLabels(size int) map[string]string {
 func runOne(t *testing.T, r *nriruntime.Runtime, p nriruntime.PodConfig, c nriruntime.ContainerConfig) {
 	t.Helper()
 	pod, err := r.RunPod(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id, err := r.CreateContainer(t.Context(), pod, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, r.StartContainer(t.Context(), id))
 }

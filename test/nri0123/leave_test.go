@@ -96,9 +96,7 @@ func (r *rig) validate(t *testing.T, host nriruntime.OCI) {
 	if r.Runtime, err = nriruntime.New(r.dir, nriruntime.Options{OCI: host, NRI: []adaptation.Option{check}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Start())
 	t.Cleanup(r.Stop)
 }
 
@@ -108,9 +106,7 @@ func (r *rig) requiring(t *testing.T, name string) string {
 	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: name, UID: name, Annotations: map[string]string{
 		"container.qos.noderesource.dev/main": "blockio=heavy", "required-plugins.noderesource.dev": "[ qos-nri-plugin ]",
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pod
 }
 
@@ -118,23 +114,15 @@ func (r *rig) requiring(t *testing.T, name string) string {
 func (r *rig) stopAsContainer(t *testing.T, host *stopper) {
 	t.Helper()
 	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "qos-nri-plugin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "plugin"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
-	if err := r.StartContainer(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.StartContainer(t.Context(), id))
 
 	host.own.Store(&id)
-	if err := errors.Join(r.StopContainer(t.Context(), id), r.RemovePod(t.Context(), pod)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(r.StopContainer(t.Context(), id), r.RemovePod(t.Context(), pod)))
 }
 
 func done(c <-chan struct{}) bool {

@@ -52,24 +52,18 @@ type rig struct {
 func newRig(t *testing.T, binary string) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nri") // t.TempDir is too long for a socket's path
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	host, err := hostdir.New(t.TempDir(), hostdir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	r := &rig{host: host, binary: binary, dir: dir}
 	if r.Runtime, err = nriruntime.New(dir, nriruntime.Options{OCI: r.host}); err != nil {
 		t.Fatal(err)
 	}
 
-	if err := os.WriteFile(filepath.Join(dir, "classes.yaml"), []byte(classFile), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "classes.yaml"), []byte(classFile), 0o600))
 
 	t.Cleanup(r.Stop)
 	return r
@@ -106,9 +100,7 @@ func (r *rig) wait(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := r.WaitSynchronized(ctx, n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.WaitSynchronized(ctx, n))
 }
 
 // run makes a pod with one container that requests a class, and starts the container.
@@ -116,9 +108,7 @@ func (r *rig) run(t *testing.T, name, class string) (string, error) {
 	t.Helper()
 	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: name,
 		Annotations: map[string]string{"container.qos.noderesource.dev/main": "blockio=" + class}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	if err != nil {
 		return "", err
@@ -129,9 +119,7 @@ func (r *rig) run(t *testing.T, name, class string) (string, error) {
 func (r *rig) mustRun(t *testing.T, name, class string) string {
 	t.Helper()
 	id, err := r.run(t, name, class)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return id
 }
 
@@ -157,9 +145,7 @@ func versions(t *testing.T, binary string) {
 		"=> github.com/containerd/nri v0.12.3\n": {"list", "-m", "github.com/containerd/nri"},
 	} {
 		text, err := child.Command(t, "go", args...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !strings.Contains(string(text), want) {
 			t.Errorf("go %s does not have %q but:\n%s", strings.Join(args, " "), want, text)
 		}
