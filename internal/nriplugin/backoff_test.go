@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/containerd/nri/pkg/api"
-	"github.com/containerd/nri/pkg/net/multiplex"
 	"github.com/containerd/ttrpc"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/nriplugin"
+	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
 // TestAttemptsToRegisterBackOffUntilASuccess lets 12 attempts fail, the next one succeed, and the last ones fail. A wait is a
@@ -123,54 +123,20 @@ func briefRuntime(t *testing.T, synchronization time.Duration) net.Conn {
 }
 
 func registerAndConfigure(conn net.Conn, synchronization time.Duration) error {
-	mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead())
-	defer mux.Close()
-	listener, err := mux.Listen(multiplex.RuntimeServiceConn)
-	if err != nil {
-		return err
-	}
+	return nriruntime.AnswerRegistration(conn, func(plugin api.PluginService) error {
+		_, err := plugin.Configure(context.Background(), &api.ConfigureRequest{RuntimeName: "brief", RuntimeVersion: "v1"})
+		synctest.Wait() // the plugin now serves
+		if synchronization == 0 || err != nil {
+			return err
+		}
 
-	toPlugin, err := mux.Open(multiplex.PluginServiceConn)
-	if err != nil {
-		return err
-	}
-
-	client := ttrpc.NewClient(toPlugin)
-	defer client.Close()
-	server, err := ttrpc.NewServer()
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	service := registrations{done: make(chan struct{})}
-	api.RegisterRuntimeService(server, service)
-	go func() { _ = server.Serve(context.Background(), listener) }() // ends with the server
-	mux.Unblock()
-	<-service.done
-	plugin := api.NewPluginClient(client)
-	_, err = plugin.Configure(context.Background(), &api.ConfigureRequest{RuntimeName: "brief", RuntimeVersion: "v1"})
-	synctest.Wait() // the plugin now serves
-	if synchronization > 0 && err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), synchronization)
 		defer cancel()
 		_, err = plugin.Synchronize(ctx, &api.SynchronizeRequest{Containers: []*api.Container{{Id: "odd"}}})
-		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ttrpc.ErrClosed) {
-			err = nil // the plugin was too slow, or the test has ended
-		}
 		synctest.Wait()
-	}
-
-	return err
-}
-
-// registrations is a runtime's service that registers one plugin.
-type registrations struct{ done chan struct{} }
-
-func (r registrations) RegisterPlugin(context.Context, *api.RegisterPluginRequest) (*api.Empty, error) {
-	close(r.done)
-	return &api.Empty{}, nil
-}
-
-func (registrations) UpdateContainers(context.Context, *api.UpdateContainersRequest) (*api.UpdateContainersResponse, error) {
-	return nil, errors.New("nothing runs")
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ttrpc.ErrClosed) {
+			return nil // the plugin was too slow, or the test has ended
+		}
+		return err
+	})
 }

@@ -97,7 +97,7 @@ func unfinishedRuntime(t *testing.T) net.Conn {
 	here, there := net.Pipe()
 	go func() {
 		defer there.Close()
-		if err := nriruntime.AnswerRegistration(there); err != nil {
+		if err := nriruntime.AnswerRegistration(there, nil); err != nil {
 			t.Errorf("the simulated runtime: %v", err)
 		}
 	}()

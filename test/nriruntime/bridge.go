@@ -31,7 +31,7 @@ type bridge struct {
 	clients []*ttrpc.Client
 }
 
-// lifecycle is the last hook of a pod or container that was called.
+// lifecycle is the last hook of a pod or container that was called. `unchanged` is that of a hook that does not count.
 type lifecycle int
 
 const (
@@ -39,13 +39,8 @@ const (
 	created
 	running
 	stopped
+	unchanged
 )
-
-func (b *bridge) init(r *Runtime) {
-	b.runtime = r
-	b.state = map[string]lifecycle{}
-	b.changed = make(chan struct{})
-}
 
 func (b *bridge) start(name, version string, options []adaptation.Option) error {
 	var nri *adaptation.Adaptation
@@ -213,30 +208,6 @@ func (b *bridge) blockSync() (unblock func()) {
 	return nri.BlockPluginSync().Unblock
 }
 
-// relay calls hook under the lock.
-func (b *bridge) relay(hook func(*adaptation.Adaptation) error) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.nri == nil {
-		return ErrDown
-	}
-	return hook(b.nri)
-}
-
 func (b *bridge) observe(call string, began time.Time) {
 	b.runtime.options.Observe(call, time.Since(began))
-}
-
-// set records the hook that was called, even if a plugin has returned an error.
-func (b *bridge) set(id string, to lifecycle) {
-	if to == removed {
-		delete(b.state, id)
-		return
-	}
-	b.state[id] = to
-}
-
-func (b *bridge) needsStop(id string) bool {
-	s := b.state[id]
-	return s == created || s == running
 }

@@ -29,22 +29,29 @@ func DieDuringHandshake(socket string) (died <-chan struct{}, err error) {
 		defer listener.Close()
 		if conn, err := listener.Accept(); err == nil {
 			defer conn.Close()
-			_ = AnswerRegistration(conn)
+			_ = AnswerRegistration(conn, nil)
 		}
 	}()
 
 	return done, nil
 }
 
-// AnswerRegistration answers the registration of a plugin on a connection. It does not configure the plugin.
-func AnswerRegistration(conn net.Conn) error {
+// AnswerRegistration answers the registration of a plugin on a connection. If `then` is nil, it ends without configuring the plugin.
+// Otherwise it passes a client of the plugin to `then`.
+func AnswerRegistration(conn net.Conn, then func(api.PluginService) error) error {
 	mux := multiplex.Multiplex(conn, multiplex.WithBlockedRead())
 	defer mux.Close()
 	listener, err := mux.Listen(multiplex.RuntimeServiceConn)
 	if err != nil {
 		return err
 	}
+	toPlugin, err := mux.Open(multiplex.PluginServiceConn)
+	if err != nil {
+		return err
+	}
 
+	client := ttrpc.NewClient(toPlugin)
+	defer client.Close()
 	server, err := ttrpc.NewServer()
 	if err != nil {
 		return err
@@ -55,7 +62,10 @@ func AnswerRegistration(conn net.Conn) error {
 	go func() { _ = server.Serve(context.Background(), listener) }() // ends with the server
 	mux.Unblock()
 	<-service.done
-	return server.Shutdown(context.Background()) // waits until the answer is sent
+	if then == nil {
+		return server.Shutdown(context.Background()) // waits until the answer is sent
+	}
+	return then(api.NewPluginClient(client))
 }
 
 // registration is a runtime service that only accepts the registration of one plugin.

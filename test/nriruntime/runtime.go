@@ -94,7 +94,7 @@ func New(dir string, options Options) (*Runtime, error) {
 	}
 
 	routeLog()
-	r.bridge.init(r)
+	r.bridge.runtime, r.bridge.state, r.bridge.changed = r, map[string]lifecycle{}, make(chan struct{})
 	return r, nil
 }
 

@@ -94,22 +94,25 @@ func (r *Runtime) mergeResources(c *container, change *api.LinuxResources) (old 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old = c.resources
-	merged := proto.Clone(old).(*api.LinuxResources)
+	merged := withUnified(old, change.GetUnified())
 	if change.GetCpu() != nil {
 		merged.Cpu = change.Cpu
 	}
-
 	if change.GetMemory() != nil {
 		merged.Memory = change.Memory
 	}
+	c.setResources(merged)
+	return old, c.state == api.ContainerState_CONTAINER_RUNNING
+}
 
+// withUnified returns a copy of resources with more values of cgroup files.
+func withUnified(resources *api.LinuxResources, more map[string]string) *api.LinuxResources {
+	merged := proto.Clone(resources).(*api.LinuxResources)
 	if merged.Unified == nil {
 		merged.Unified = map[string]string{}
 	}
-
-	maps.Copy(merged.Unified, change.GetUnified())
-	c.setResources(merged)
-	return old, c.state == api.ContainerState_CONTAINER_RUNNING
+	maps.Copy(merged.Unified, more)
+	return merged
 }
 
 // setResources replaces the resources in the spec. The caller holds Runtime.mu.
@@ -128,13 +131,8 @@ func (c *container) adjust(a *api.ContainerAdjustment) error {
 		c.spec.Annotations[key] = value
 	}
 
-	if len(a.GetLinux().GetResources().GetUnified()) > 0 {
-		merged := proto.Clone(c.resources).(*api.LinuxResources)
-		if merged.Unified == nil {
-			merged.Unified = map[string]string{}
-		}
-		maps.Copy(merged.Unified, a.Linux.Resources.Unified)
-		c.setResources(merged)
+	if unified := a.GetLinux().GetResources().GetUnified(); len(unified) > 0 {
+		c.setResources(withUnified(c.resources, unified))
 	}
 
 	if rdt := a.GetLinux().GetRdt(); rdt != nil {
