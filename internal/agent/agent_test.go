@@ -201,14 +201,10 @@ func TestUsageIsServedToThePodItself(t *testing.T) {
 	}
 	t.Run("and not to other pods", func(t *testing.T) {
 		r.options.MetricsAddress = net.JoinHostPort(addressOfThisMachine(t), port)
-		if status, body := r.get(t, "/blame"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos blame") {
-			t.Errorf("/blame answers %d: %s", status, body)
-		}
-		if status, body := r.get(t, "/recommend"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos recommend") {
-			t.Errorf("/recommend answers %d: %s", status, body)
-		}
-		if status, body := r.get(t, "/usage"); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos top usage") {
-			t.Errorf("/usage answers %d: %s", status, body)
+		for path, command := range map[string]string{"/blame": "blame", "/recommend": "recommend", "/usage": "top usage"} {
+			if status, body := r.get(t, path); status != http.StatusForbidden || !strings.Contains(body, "kubectl qos "+command) {
+				t.Errorf("%s answers %d: %s", path, status, body)
+			}
 		}
 	})
 }

@@ -29,11 +29,11 @@ func newMetricsServer(n *node.Node, address string, hooks *hookMetrics, kinds []
 	if host, _, err := net.SplitHostPort(address); err != nil || host != "" {
 		return server
 	}
-	mux := http.NewServeMux()
+	mux, reports := http.NewServeMux(), reporter{n}
 	mux.Handle("/", server.Handler)
-	mux.HandleFunc("GET /usage", toPodItself("top usage", func(w http.ResponseWriter, r *http.Request) { serveUsage(n, w, r) }))
-	mux.HandleFunc("GET /recommend", toPodItself("recommend", func(w http.ResponseWriter, r *http.Request) { serveRecommend(n, w, r) }))
-	mux.HandleFunc("GET /blame", toPodItself("blame", func(w http.ResponseWriter, r *http.Request) { serveBlame(n, w, r) }))
+	mux.HandleFunc("GET /usage", toPodItself("top usage", reports.usage))
+	mux.HandleFunc("GET /recommend", toPodItself("recommend", reports.recommend))
+	mux.HandleFunc("GET /blame", toPodItself("blame", reports.blame))
 	server.Handler = mux
 	return server
 }

@@ -5,15 +5,11 @@ package agent
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
-	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -43,17 +39,6 @@ func describe(descs map[string]*prometheus.Desc, prefix string, measures []class
 		}
 		descs[measure.Name] = prometheus.NewDesc(prefix+measure.Name, measure.Help, all, nil)
 	}
-}
-
-// serveUsage answers "kubectl qos top usage" with the JSON form of qos.v1alpha1.WatchUsageResponse.
-func serveUsage(n *node.Node, w http.ResponseWriter, r *http.Request) {
-	sample, err := n.Usage(r.Context())
-	if err != nil {
-		http.Error(w, fmt.Sprintf("the usage cannot be measured now: %v", err), http.StatusServiceUnavailable)
-		return
-	}
-	data, err := protojson.Marshal(nodeapi.UsageOf(sample))
-	answer(w, data, err)
 }
 
 func (c usageCollector) Describe(ch chan<- *prometheus.Desc) {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/qos-nri/qos-nri-plugin/internal/pause"
 )
 
 // Target is an open disk or file.
@@ -160,12 +162,7 @@ func (r *running) pace(ctx context.Context, number int64) bool {
 	}
 	due := time.Duration(float64(number) / r.rate * float64(time.Second))
 	if wait := due - time.Since(r.begin); wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-ctx.Done():
-		case <-timer.C:
-		}
+		pause.For(ctx, wait)
 	}
 	return !r.finished.Load() && ctx.Err() == nil
 }

@@ -7,8 +7,6 @@ import (
 	"context"
 	"os"
 
-	"google.golang.org/grpc/peer"
-
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
@@ -20,10 +18,8 @@ func (s *service) ReportEnforcement(
 	ctx context.Context, r *qosv1alpha1.ReportEnforcementRequest,
 ) (*qosv1alpha1.ReportEnforcementResponse, error) {
 	report := state.EnforcementReport{Resource: r.GetName(), Class: r.GetClass(), Problem: r.GetProblem()}
-	if from, known := peer.FromContext(ctx); known {
-		if client, known := from.AuthInfo.(process); known {
-			report.User, report.Privileged = client.uid, client.uid == 0 || client.uid == uint32(os.Geteuid())
-		}
+	if client, known := clientOf(ctx); known {
+		report.User, report.Privileged = client.uid, client.uid == 0 || client.uid == uint32(os.Geteuid())
 	}
 
 	owner := qos.Subject{PodUID: r.GetPodUid(), Container: r.GetContainer()}

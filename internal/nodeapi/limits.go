@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 )
@@ -50,11 +49,7 @@ func (l *readLimits) allow(ctx context.Context, info *tap.Info) (context.Context
 
 // reportsOf returns the limit of the user that sends a request.
 func (l *readLimits) reportsOf(ctx context.Context) *rate.Limiter {
-	var client process
-	if from, known := peer.FromContext(ctx); known {
-		client, _ = from.AuthInfo.(process)
-	}
-
+	client, _ := clientOf(ctx)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limit, known := l.reports[client.uid]

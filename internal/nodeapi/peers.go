@@ -61,13 +61,7 @@ func (p peers) allow(client process) bool {
 }
 
 func (p peers) check(ctx context.Context) error {
-	var client process
-	from, known := peer.FromContext(ctx)
-	if known {
-		client, known = from.AuthInfo.(process)
-	}
-
-	switch {
+	switch client, known := clientOf(ctx); {
 	case !known:
 		return status.Error(codes.PermissionDenied, "the kernel does not report the user of this connection")
 	case !p.allow(client):
@@ -90,6 +84,14 @@ func (p peers) stream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h
 		return err
 	}
 	return handler(srv, ss)
+}
+
+// clientOf returns the process that sends a request.
+func clientOf(ctx context.Context) (client process, known bool) {
+	if from, connected := peer.FromContext(ctx); connected {
+		client, known = from.AuthInfo.(process)
+	}
+	return client, known
 }
 
 // process describes the process that opened a connection, as the kernel reports it.

@@ -56,15 +56,10 @@ func (s *session) created(h classes.Holder, a classes.Adjustment) {
 	if len(a) == 0 || !s.validates() {
 		return
 	}
-	taken := classes.Adjustment{}
-	for setting := range a {
-		if value, ok := h.Spec.Settings[setting]; ok {
-			taken[setting] = value
-		}
-	}
 
 	s.neighbours.mu.Lock()
 	defer s.neighbours.mu.Unlock()
+	taken := replaced(h.Spec, a)
 	h.PodAnnotations, h.ContainerAnnotations = nil, nil
 	s.neighbours.creations[h.ID] = creation{h, a, taken}
 }

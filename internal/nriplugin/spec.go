@@ -26,22 +26,15 @@ func limitsOf(resources *api.LinuxResources) classes.Spec {
 	}
 }
 
-// originals returns the text of originalsAnnotation for an adjustment, or "" if the container had none of the values.
-func originals(spec classes.Spec, adjustment classes.Adjustment) (string, error) {
+// replaced returns the values that a container has for the settings of an adjustment.
+func replaced(spec classes.Spec, adjustment classes.Adjustment) classes.Adjustment {
 	had := classes.Adjustment{}
 	for setting := range adjustment {
 		if value, ok := spec.Settings[setting]; ok {
 			had[setting] = value
 		}
 	}
-	if len(had) == 0 {
-		return "", nil
-	}
-	text, err := json.Marshal(had)
-	if err != nil {
-		return "", fmt.Errorf("record the original values: %w", err)
-	}
-	return string(text), nil
+	return had
 }
 
 func parseOriginals(text string) classes.Adjustment {
@@ -61,12 +54,12 @@ func (s *session) adjustmentOf(h classes.Holder, a classes.Adjustment, assignmen
 	adjust := &api.ContainerAdjustment{}
 	adjust.AddAnnotation(state.RecordAnnotation, record)
 
-	had, err := originals(h.Spec, a)
-	if err != nil {
-		return nil, err
-	}
-	if had != "" {
-		adjust.AddAnnotation(originalsAnnotation, had)
+	if had := replaced(h.Spec, a); len(had) > 0 {
+		text, err := json.Marshal(had)
+		if err != nil {
+			return nil, fmt.Errorf("record the original values: %w", err)
+		}
+		adjust.AddAnnotation(originalsAnnotation, string(text))
 	}
 	if err := setAll(adjust, a, s.stub.RuntimeNRIVersion()); err != nil {
 		return nil, s.plugin.node.Refuse(h, fmt.Errorf("%s: %w", h, err))

@@ -5,6 +5,7 @@ package nriplugin
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -99,6 +100,35 @@ func requests(annotations map[string]string) map[string]string {
 		}
 	}
 	return read
+}
+
+// TestOnlyTheAnnotationsThatThePluginReadsAreDecoded has a list of its own, so that it notices an
+// annotation that is missing in decodedFields.
+func TestOnlyTheAnnotationsThatThePluginReadsAreDecoded(t *testing.T) {
+	want := map[string]string{}
+	for _, key := range []string{
+		"qos.noderesource.dev/pod", "container.qos.noderesource.dev/main", "volumes.qos.noderesource.dev/main",
+		"allocated.qos.noderesource.dev/test.example:cache::gold", "assigned.qos.noderesource.dev", "originals.qos.noderesource.dev",
+		"rdt.resources.kubernetes.io/default", "blockio.resources.kubernetes.io/container.main",
+		"rdt.resources.beta.kubernetes.io/pod", "blockio.resources.beta.kubernetes.io/container.main",
+		"io.kubernetes.cri.rdt-class", "io.kubernetes.cri.blockio-class",
+	} {
+		want[key] = "of " + key
+	}
+	all := maps.Clone(want)
+	all["kubectl.kubernetes.io/last-applied-configuration"], all["io.kubernetes.container.hash"] = "{}", "1"
+
+	whole := &api.CreateContainerRequest{Pod: &api.PodSandbox{Annotations: all}, Container: &api.Container{Annotations: all}}
+	encoded, err := proto.Marshal(whole)
+	must(t, err)
+	var got api.CreateContainerRequest
+	fields := decodedFields()[whole.ProtoReflect().Descriptor().FullName()]
+	must(t, fields.decode(&got, func(message any) error { return proto.Unmarshal(encoded, message.(proto.Message)) }))
+	for of, annotations := range map[string]map[string]string{"pod": got.GetPod().GetAnnotations(), "container": got.GetContainer().GetAnnotations()} {
+		if diff := cmp.Diff(want, annotations); diff != "" {
+			t.Errorf("annotations of the %s (-want +got):\n%s", of, diff)
+		}
+	}
 }
 
 // handled is what the handlers read of a request.

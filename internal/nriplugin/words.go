@@ -59,22 +59,17 @@ func parseWords(into proto.Message, text string) error {
 		if field == nil {
 			return fmt.Errorf("%q is no field of %s", name, m.Descriptor().Name())
 		}
-		if !field.IsList() {
-			parsed, err := parseWord(field, value)
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			m.Set(field, parsed)
-			continue
-		}
 
-		list := m.Mutable(field).List()
-		for element := range strings.SplitSeq(value, ",") {
+		add, elements := func(parsed protoreflect.Value) { m.Set(field, parsed) }, []string{value}
+		if field.IsList() {
+			add, elements = m.Mutable(field).List().Append, strings.Split(value, ",")
+		}
+		for _, element := range elements {
 			parsed, err := parseWord(field, element)
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
-			list.Append(parsed)
+			add(parsed)
 		}
 	}
 	return nil
