@@ -4,7 +4,6 @@
 package docs
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,11 +15,7 @@ import (
 // filesOfAKind returns the files that docs/add-a-kind.md lists for a kind, as patterns relative to the root of the repository.
 func filesOfAKind(t *testing.T, kind string) (patterns []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/add-a-kind.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+/?[^`]*\\.[a-z*]+)` \\|").FindAllStringSubmatch(string(page), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+/?[^`]*\\.[a-z*]+)` \\|").FindAllStringSubmatch(read(t, "docs/add-a-kind.md"), -1) {
 		patterns = append(patterns, strings.ReplaceAll(row[1], "network", kind))
 	}
 	return patterns
@@ -42,31 +37,13 @@ func TestThePageAddAKindListsEachFileOfAKind(t *testing.T) {
 		}
 	}
 
-	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "bin") {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		if err != nil || !strings.Contains(string(data), "qos-nri-plugin/pkg/external\"") {
-			return err
-		}
-		file, err := filepath.Rel("../..", path)
+	for _, file := range goFiles(t, false, ".") {
 		listed := slices.ContainsFunc(patterns, func(pattern string) bool {
 			matches, _ := filepath.Match(pattern, file)
 			return matches
 		})
-		if !listed {
+		if !listed && strings.Contains(read(t, file), "qos-nri-plugin/pkg/external\"") {
 			t.Errorf("%s names the kind external, and the page does not list it", file)
 		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -20,7 +20,40 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/config"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
+
+// repository is the root of the checkout.
+const repository = "../.."
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns the text of a file.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(repository, path))
+	must(t, err)
+	return string(data)
+}
+
+// goFiles returns the paths of the Go files below directories: those of tests, or the others.
+func goFiles(t *testing.T, tests bool, directories ...string) (files []string) {
+	t.Helper()
+	for _, directory := range directories {
+		must(t, fs.WalkDir(os.DirFS(repository), directory, func(path string, _ fs.DirEntry, err error) error {
+			if filepath.Ext(path) == ".go" && strings.HasSuffix(path, "_test.go") == tests {
+				files = append(files, path)
+			}
+			return err
+		}))
+	}
+	return files
+}
 
 // block is a block of code of a page.
 type block struct{ page, language, text string }
@@ -29,15 +62,12 @@ type block struct{ page, language, text string }
 func pages(t *testing.T) []string {
 	t.Helper()
 	names := []string{"README.md", "CONTRIBUTING.md"}
-	err := fs.WalkDir(os.DirFS(repository), "docs", func(name string, _ fs.DirEntry, err error) error {
+	must(t, fs.WalkDir(os.DirFS(repository), "docs", func(name string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(name) == ".md" {
 			names = append(names, name)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return names
 }
 
@@ -97,17 +127,12 @@ func classFiles(t *testing.T, b block) (all []string) {
 	return all
 }
 
-// TestClassFilesOfThePagesAreValid reads the class files in the pages as "qos-nri-plugin check --offline" does.
 func TestClassFilesOfThePagesAreValid(t *testing.T) {
 	count := 0
 	for _, b := range blocks(t) {
 		for _, text := range classFiles(t, b) {
 			count++
-			file := filepath.Join(t.TempDir(), "classes.yaml")
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := config.Read(file, config.OfflineKinds(), costModels(t)).Err; err != nil {
+			if err := parsed(t, text).Err; err != nil {
 				t.Errorf("%s: %v\n%s", b.page, err, text)
 			}
 		}
@@ -116,6 +141,14 @@ func TestClassFilesOfThePagesAreValid(t *testing.T) {
 	if count < 20 {
 		t.Errorf("the pages have %d class files", count)
 	}
+}
+
+// parsed reads a class file as "qos-nri-plugin check --offline" does.
+func parsed(t *testing.T, text string) classes.FileSet {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "classes.yaml")
+	must(t, os.WriteFile(file, []byte(text), 0o600))
+	return config.Read(file, config.OfflineKinds(), costModels(t))
 }
 
 // costModels returns a function that reads the cost model in docs/blockio.md, and no other file.

@@ -4,26 +4,16 @@
 package docs
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-const repository = "../.."
-
 // TestEachClaimNamesATestThatExists reads docs/what-happens-when.md. Each item of its lists must have a comment with the names of
 // the functions that test it, e.g. "<!-- TestDrift, remounted -->".
 func TestEachClaimNamesATestThatExists(t *testing.T) {
-	data, err := os.ReadFile(repository + "/docs/what-happens-when.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	known := testFunctions(t)
-	page, _, _ := strings.Cut(string(data), "\n## How this is tested")
+	page, _, _ := strings.Cut(read(t, "docs/what-happens-when.md"), "\n## How this is tested")
 	claims := regexp.MustCompile(`(?m)^- \*\*`).Split(page, -1)[1:]
 	if len(claims) < 50 {
 		t.Errorf("the page has %d claims", len(claims))
@@ -59,18 +49,9 @@ func testFunctions(t *testing.T) map[string]bool {
 func testSources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	err := filepath.WalkDir(repository, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		source, err := os.ReadFile(path)
-		all.Write(source)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
+	for _, file := range goFiles(t, true, ".") {
+		all.WriteString(read(t, file))
 	}
-
 	return all.String()
 }
 

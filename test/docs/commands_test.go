@@ -133,9 +133,7 @@ func checkFlags(t *testing.T, built string) {
 	} {
 		words := append(strings.Fields(program), "--help")
 		help, err := child.Command(t, filepath.Join(built, words[0]), words[1:]...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		// A false boolean has no default in the help, and the default of --node-name is the name of this machine.
 		exported := flagsIn(string(help), `(?m)^ +(?:-\w, )?--([\w-]+)(?: .*\(default "?\[?([^"\])]*)\]?"?\))?`)
 		delete(exported, "help")

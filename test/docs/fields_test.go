@@ -4,13 +4,9 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/qos-nri/qos-nri-plugin/internal/config"
 )
 
 // unknownFields is a class file with an unknown field in each place, so that the messages list the known fields.
@@ -30,12 +26,7 @@ resources:
 
 // TestFieldsOfClassFilesAreDocumented looks up each field that class files can have in the page of its section.
 func TestFieldsOfClassFilesAreDocumented(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "classes.yaml")
-	if err := os.WriteFile(file, []byte(unknownFields), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	problems := config.Read(file, config.OfflineKinds(), config.HostFiles(t.TempDir())).Err
+	problems := parsed(t, unknownFields).Err
 	if problems == nil {
 		t.Fatal("unknown fields are accepted")
 	}

@@ -23,9 +23,7 @@ func checkGenerated(t *testing.T, file, want string) {
 	want = strings.TrimSpace(head) + "\n\n" + strings.TrimSpace(want) + "\n"
 
 	if *update {
-		if err := os.WriteFile(repository+"/"+file, []byte(want), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(repository+"/"+file, []byte(want), 0o600))
 	} else if diff := cmp.Diff(want, page); diff != "" {
 		t.Errorf("run: go test ./test/docs -run %s -update; (-want +page):\n%s", t.Name(), diff)
 	}

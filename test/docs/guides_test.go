@@ -4,13 +4,10 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -49,21 +46,13 @@ func offeredBy(t *testing.T, found []block) map[string]bool {
 		if !is {
 			continue
 		}
-		file := filepath.Join(t.TempDir(), "classes.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		set := config.Read(file, config.OfflineKinds(), config.HostFiles(t.TempDir()))
-		if set.Err != nil {
-			t.Fatal(set.Err)
-		}
+		set := parsed(t, text)
+		must(t, set.Err)
 		for i := range set.Config.Resources {
 			resource := &set.Config.Resources[i].Resource
 			for _, class := range resource.Classes {
 				extended, err := classes.ExtendedResource(resource.Name, class.Name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				offered[extended], offered[resource.Name+"="+class.Name] = true, true
 				if resource.Scope == classes.VolumeScope {
 					offered["="+class.Name] = true

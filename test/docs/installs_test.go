@@ -103,9 +103,7 @@ func kustomized(t *testing.T, directory string) installation {
 		Resources          []string
 		ConfigMapGenerator []struct{ Files []string }
 	}
-	if err := yaml.Unmarshal([]byte(read(t, path.Join(directory, "kustomization.yaml"))), &content); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, path.Join(directory, "kustomization.yaml"))), &content))
 
 	all := installation{map[string]bool{}, map[string]bool{}}
 	for _, generator := range content.ConfigMapGenerator {
@@ -135,9 +133,7 @@ func objectsIn(t *testing.T, manifest string) map[string]bool {
 			Kind     string
 			Metadata struct{ Name string }
 		}
-		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(document), &object))
 		found[strings.ToLower(object.Kind)+"/"+object.Metadata.Name] = true
 	}
 	return found

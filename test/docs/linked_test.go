@@ -4,8 +4,6 @@
 package docs
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -23,9 +21,7 @@ func linked(t *testing.T, programs ...string) []string {
 	list := child.Command(t, "go", slices.Concat([]string{"list", "-deps", "-tags", tag}, programs)...)
 	list.Dir = repository
 	packages, err := list.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return strings.Fields(string(packages))
 }
 
@@ -50,12 +46,8 @@ func TestTheLinkerCanRemoveUnusedMethods(t *testing.T) {
 
 	// linked uses the tag, so the check above holds only for programs that are built with it.
 	for _, file := range []string{"Makefile", "scripts/release.sh"} {
-		text, err := os.ReadFile(filepath.Join(repository, file))
-		if err != nil {
-			t.Fatal(err)
-		}
 		builds := 0
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(read(t, file)) {
 			if strings.Contains(line, " build -trimpath ") {
 				builds++
 				if !strings.Contains(line, " -tags "+tag+" ") {

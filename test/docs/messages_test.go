@@ -7,8 +7,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -89,8 +87,8 @@ func (c protoComments) check(t *testing.T, path ...protoreflect.Descriptor) {
 func TestRemediesWithManifestsAlsoNameHelm(t *testing.T) {
 	manifests := regexp.MustCompile(`\bdeploy/(kubernetes|storage|policies|uninstall|scheduler)`)
 	found := 0
-	for _, dir := range []string{"cmd", "internal", "pkg"} {
-		for _, text := range messagesIn(t, filepath.Join("../..", dir)) {
+	for _, file := range goFiles(t, false, "cmd", "internal", "pkg") {
+		for _, text := range messagesIn(t, file) {
 			if !manifests.MatchString(text) {
 				continue
 			}
@@ -104,30 +102,19 @@ func TestRemediesWithManifestsAlsoNameHelm(t *testing.T) {
 	}
 }
 
-// messagesIn returns the strings in the Go files below a directory. Strings that an expression joins are one.
-func messagesIn(t *testing.T, dir string) (texts []string) {
+// messagesIn returns the strings in a Go file. Strings that an expression joins are one.
+func messagesIn(t *testing.T, name string) (texts []string) {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-			return err
+	file, err := parser.ParseFile(token.NewFileSet(), name, read(t, name), 0)
+	must(t, err)
+	ast.Inspect(file, func(node ast.Node) bool {
+		_, isSum := node.(*ast.BinaryExpr)
+		literal, isLiteral := node.(*ast.BasicLit)
+		if isSum || isLiteral && literal.Kind == token.STRING {
+			texts = append(texts, joined(node))
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
-		ast.Inspect(file, func(node ast.Node) bool {
-			_, isSum := node.(*ast.BinaryExpr)
-			literal, isLiteral := node.(*ast.BasicLit)
-			if isSum || isLiteral && literal.Kind == token.STRING {
-				texts = append(texts, joined(node))
-			}
-			return !isSum
-		})
-		return nil
+		return !isSum
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	return texts
 }
 

@@ -8,8 +8,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,15 +83,9 @@ func kindOf(name string) string {
 // metricsInSources returns the metrics with a literal name in internal/.
 func metricsInSources(t *testing.T) (all []metric) {
 	t.Helper()
-	err := filepath.WalkDir(repository+"/internal", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			return err
-		}
+	for _, name := range goFiles(t, false, "internal") {
+		file, err := parser.ParseFile(token.NewFileSet(), name, read(t, name), 0)
+		must(t, err)
 
 		lists := map[string][]string{}
 		ast.Inspect(file, func(node ast.Node) bool {
@@ -109,13 +101,7 @@ func metricsInSources(t *testing.T) (all []metric) {
 			}
 			return true
 		})
-
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-
 	return all
 }
 

@@ -26,9 +26,7 @@ func TestConvertDoesWhatTheMigrationShows(t *testing.T) {
 		count++
 
 		results, err := convert.Convert([]convert.Input{{Name: "pod.yaml", Text: []byte(all[i+1].text)}}, convert.Options{Koordinator: flags == "--koordinator "})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if diff := cmp.Diff(all[i+2].text, string(results[0].Text)); diff != "" {
 			t.Errorf("(-page +convert):\n%s", diff)
 		}

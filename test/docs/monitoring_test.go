@@ -5,7 +5,6 @@ package docs
 
 import (
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,9 +36,7 @@ func alerts(t *testing.T) (all []alert) {
 		} `json:"groups"`
 	}
 
-	if err := yaml.UnmarshalStrict([]byte(read(t, "deploy/monitoring/rules.yaml")), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict([]byte(read(t, "deploy/monitoring/rules.yaml")), &file))
 
 	for _, group := range file.Groups {
 		all = append(all, group.Rules...)
@@ -55,9 +52,7 @@ func alerts(t *testing.T) (all []alert) {
 func panels(t *testing.T) (all []query) {
 	t.Helper()
 	d, err := dashboard.Read("../../deploy/monitoring/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	for _, panel := range d.Panels {
 		for _, target := range panel.Targets {
@@ -216,9 +211,7 @@ func TestEachAlertHasAUnitTest(t *testing.T) {
 		} `json:"tests"`
 	}
 
-	if err := yaml.Unmarshal([]byte(read(t, "test/monitoring/rules_test.yaml")), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, "test/monitoring/rules_test.yaml")), &file))
 
 	fires, quiet := words{}, words{}
 	for _, test := range file.Tests {
@@ -248,9 +241,7 @@ func TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse(t *testing.T)
 		} `json:"scrape_configs"`
 	}
 
-	if err := yaml.Unmarshal([]byte(read(t, "deploy/monitoring/scrape.yaml")), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, "deploy/monitoring/scrape.yaml")), &file))
 
 	for _, job := range file.ScrapeConfigs {
 		set := words{}
@@ -265,13 +256,4 @@ func TestTheScrapeConfigurationSetsTheLabelsThatAlertsAndPanelsUse(t *testing.T)
 	if len(file.ScrapeConfigs) == 0 {
 		t.Error("there are no jobs")
 	}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(repository + "/" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
 }

@@ -21,9 +21,7 @@ import (
 // TestTheMapOfTheTestsNamesEachDirectory compares the first columns of the tables in test/README.md with the directories.
 func TestTheMapOfTheTestsNamesEachDirectory(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(repository, "test"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	var want, got []string
 	for _, entry := range entries {
@@ -46,9 +44,7 @@ func TestDependenciesOfEachModuleAreUpdated(t *testing.T) {
 	var config struct {
 		Updates []struct{ Directories []string }
 	}
-	if err := yaml.Unmarshal([]byte(read(t, ".github/dependabot.yml")), &config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(read(t, ".github/dependabot.yml")), &config))
 
 	list := child.Command(t, "git", "-C", repository, "ls-files", "--cached", "--others", "--exclude-standard", "go.mod", "*/go.mod")
 	files, err := list.Output()
@@ -86,9 +82,7 @@ func TestWorkflowsNeedOnlyTheRepository(t *testing.T) {
 	for _, file := range files {
 		name := filepath.Join(".github/workflows", filepath.Base(file))
 		var w workflow
-		if err := yaml.Unmarshal([]byte(read(t, name)), &w); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(read(t, name)), &w))
 		for job, steps := range w.Jobs {
 			for _, step := range steps.Steps {
 				if step.Uses != "" || strings.Contains(step.Run, "../") {

@@ -4,9 +4,6 @@
 package docs
 
 import (
-	"io/fs"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -52,19 +49,8 @@ func TestMessagesOfTroubleshootingExist(t *testing.T) {
 func sourcesOfPrograms(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, directory := range []string{"cmd", "internal", "pkg"} {
-		err := filepath.WalkDir(filepath.Join(repository, directory), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			source, err := os.ReadFile(path)
-			all.Write(source)
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, file := range goFiles(t, false, "cmd", "internal", "pkg") {
+		all.WriteString(read(t, file))
 	}
-
 	return strings.ReplaceAll(regexp.MustCompile(`"\s*\+\s*"`).ReplaceAllString(all.String(), ""), `\"`, `"`)
 }

@@ -81,13 +81,9 @@ type valuesSchema struct {
 func valuesOf(t *testing.T) []value {
 	t.Helper()
 	var root valuesSchema
-	if err := json.Unmarshal([]byte(read(t, "deploy/chart/values.schema.json")), &root); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(read(t, "deploy/chart/values.schema.json")), &root))
 	var file goyaml.Node
-	if err := goyaml.Unmarshal([]byte(read(t, "deploy/chart/values.yaml")), &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, goyaml.Unmarshal([]byte(read(t, "deploy/chart/values.yaml")), &file))
 
 	return valuesBelow(t, "", file.Content[0], root, root.Definitions)
 }
@@ -135,9 +131,7 @@ func description(comment string) string {
 func inline(t *testing.T, content *goyaml.Node) string {
 	t.Helper()
 	var v any
-	if err := content.Decode(&v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, content.Decode(&v))
 
 	if v == nil || v == "" {
 		return ""
@@ -148,9 +142,7 @@ func inline(t *testing.T, content *goyaml.Node) string {
 	}
 
 	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	return string(data)
 }

@@ -4,7 +4,6 @@
 package docs
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,18 +12,10 @@ import (
 // TestTheCompatibilityPageHasTheVersionsThatTestsRun compares docs/compatibility.md with the versions that the tests on
 // real components build.
 func TestTheCompatibilityPageHasTheVersionsThatTestsRun(t *testing.T) {
-	read := func(file string) string {
-		data, err := os.ReadFile(repository + "/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(data)
-	}
-
-	page := read("docs/compatibility.md")
-	built := regexp.MustCompile(`(?m)^(CONTAINERD|CRIO|RUNC|CRUN)(?:_\d)*_VERSION=v?(\S+)$`).FindAllStringSubmatch(read("test/e2e/vm/env.sh"), -1)
-	built = append(built, regexp.MustCompile(`(k8s\.io/kubernetes) v(\d+\.\d+)`).FindAllStringSubmatch(read("test/e2e/kubernetes/programs/go.mod"), 1)...)
-	built = append(built, regexp.MustCompile(`(KERNEL)_PACKAGE=linux-source-(\S+)`).FindAllStringSubmatch(read("test/e2e/vm/env.sh"), 1)...)
+	page := read(t, "docs/compatibility.md")
+	built := regexp.MustCompile(`(?m)^(CONTAINERD|CRIO|RUNC|CRUN)(?:_\d)*_VERSION=v?(\S+)$`).FindAllStringSubmatch(read(t, "test/e2e/vm/env.sh"), -1)
+	built = append(built, regexp.MustCompile(`(k8s\.io/kubernetes) v(\d+\.\d+)`).FindAllStringSubmatch(read(t, "test/e2e/kubernetes/programs/go.mod"), 1)...)
+	built = append(built, regexp.MustCompile(`(KERNEL)_PACKAGE=linux-source-(\S+)`).FindAllStringSubmatch(read(t, "test/e2e/vm/env.sh"), 1)...)
 	if len(built) != 8 {
 		t.Errorf("found %q, want 8 versions", built)
 	}
@@ -35,7 +26,7 @@ func TestTheCompatibilityPageHasTheVersionsThatTestsRun(t *testing.T) {
 		}
 	}
 
-	machines := read("test/e2e/vm_test.go")
+	machines := read(t, "test/e2e/vm_test.go")
 	for _, name := range regexp.MustCompile("`(?:TestVM/)?((?:amd|intel|crio|containerd)-[a-z0-9.-]+)`").FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(machines, `name: "`+name[1]+`"`) {
 			t.Errorf("%s is not a machine of TestVM", name[1])
