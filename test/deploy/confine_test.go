@@ -57,20 +57,16 @@ func confinementOf(t *testing.T, p *admissionv1.ValidatingAdmissionPolicy) *conf
 	must(t, err)
 	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true, HasParams: p.Spec.ParamKind != nil}
 	compiler.CompileAndStoreVariables(variables(p.Spec.Variables), options, environment.NewExpressions)
-	var rules, conditions []plugincel.ExpressionAccessor
+	var rules []plugincel.ExpressionAccessor
 	for _, v := range p.Spec.Validations {
 		rules = append(rules, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason})
-	}
-
-	for _, c := range p.Spec.MatchConditions {
-		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
 	}
 
 	compile := func(expressions []plugincel.ExpressionAccessor) plugincel.ConditionEvaluator {
 		return compiler.CompileCondition(expressions, options, environment.NewExpressions)
 	}
 
-	matcher := matchconditions.NewMatcher(compile(conditions), p.Spec.FailurePolicy, "policy", "validate", p.Name)
+	matcher := matchconditions.NewMatcher(compile(matching(p.Spec.MatchConditions)), p.Spec.FailurePolicy, "policy", "validate", p.Name)
 	return &confinement{
 		policy:    p,
 		validator: validating.NewValidator(compile(rules), matcher, compile(nil), compile(nil), p.Spec.FailurePolicy, nil),

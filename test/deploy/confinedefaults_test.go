@@ -23,16 +23,12 @@ func TestDefaultsMayOnlySetTheClassOfAClaimThatHasNone(t *testing.T) {
 		noPatch    = "qos-storage defaults may not create claims or write their status"
 	)
 	confinement := newConfinement(t, renderAt(t, "deploy/storage-defaults"))
-	who := &user.DefaultInfo{Name: "system:serviceaccount:qos-system:qos-storage-defaults"}
 	set := func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") }
 	status, created, chosen, empty := claimPatch(set), claimPatch(set), claimPatch(set), claimPatch(set)
 	status.subresource, created.before = "status", runtime.Object(nil)
 	chosen.before, empty.before = withClass(t, chosen.before, "silver"), withClass(t, empty.before, "")
 
-	for name, test := range map[string]struct {
-		request
-		want []string
-	}{
+	confinement.confines(t, "qos-storage-defaults", map[string]write{
 		"the first class":           {claimPatch(set), nil},
 		"a class in place of none":  {empty, nil},
 		"a class that a user chose": {chosen, []string{otherField}},
@@ -45,16 +41,7 @@ func TestDefaultsMayOnlySetTheClassOfAClaimThatHasNone(t *testing.T) {
 		"no finalizer":        {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil }), []string{metadata}},
 		"the status":          {status, []string{noPatch}},
 		"a claim that is new": {created, []string{noPatch}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := confinement.refusals(t, who, test.request); !slices.Equal(got, test.want) {
-				t.Errorf("refusals are %q, want %q", got, test.want)
-			}
-			if got := confinement.refusals(t, &user.DefaultInfo{Name: "system:serviceaccount:qos-system:default"}, test.request); len(got) > 0 {
-				t.Errorf("another user is refused: %q", got)
-			}
-		})
-	}
+	})
 }
 
 func withClass(t *testing.T, object runtime.Object, class string) runtime.Object {

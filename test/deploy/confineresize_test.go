@@ -32,6 +32,27 @@ func claimPatch(change func(*corev1.PersistentVolumeClaim)) request {
 	return request{"persistentvolumeclaims", "", before, after}
 }
 
+// write is a write of a claim, and the messages with which it is refused.
+type write struct {
+	request
+	want []string
+}
+
+// confines sends writes as a service account, and then as another one, which the policy must not confine.
+func (c *confinement) confines(t *testing.T, account string, writes map[string]write) {
+	t.Helper()
+	for name, test := range writes {
+		t.Run(name, func(t *testing.T) {
+			if got := c.refusals(t, &user.DefaultInfo{Name: "system:serviceaccount:qos-system:" + account}, test.request); !slices.Equal(got, test.want) {
+				t.Errorf("refusals are %q, want %q", got, test.want)
+			}
+			if got := c.refusals(t, &user.DefaultInfo{Name: "system:serviceaccount:qos-system:default"}, test.request); len(got) > 0 {
+				t.Errorf("another user is refused: %q", got)
+			}
+		})
+	}
+}
+
 // TestResizeMayChangeOnlySizeAndClassOfClaims sends writes as qos-storage resize, which can patch all claims of the cluster.
 func TestResizeMayChangeOnlySizeAndClassOfClaims(t *testing.T) {
 	const (
@@ -40,14 +61,10 @@ func TestResizeMayChangeOnlySizeAndClassOfClaims(t *testing.T) {
 		noPatch    = "qos-storage resize may not create claims or write their status"
 	)
 	confinement := newConfinement(t, renderAt(t, "deploy/storage-statefulsets"))
-	who := &user.DefaultInfo{Name: "system:serviceaccount:qos-system:qos-storage-resize"}
 	status, created := claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost }), claimPatch(func(*corev1.PersistentVolumeClaim) {})
 	status.subresource, created.before = "status", runtime.Object(nil)
 
-	for name, test := range map[string]struct {
-		request
-		want []string
-	}{
+	confinement.confines(t, "qos-storage-resize", map[string]write{
 		"the size": {claimPatch(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("20Gi")
 		}), nil},
@@ -71,14 +88,5 @@ func TestResizeMayChangeOnlySizeAndClassOfClaims(t *testing.T) {
 		"the status":           {status, []string{noPatch}},
 		"a claim that is new":  {created, []string{noPatch}},
 		"both and a finalizer": {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Finalizers, c.Spec.VolumeName = nil, "" }), []string{otherField, metadata}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := confinement.refusals(t, who, test.request); !slices.Equal(got, test.want) {
-				t.Errorf("refusals are %q, want %q", got, test.want)
-			}
-			if got := confinement.refusals(t, &user.DefaultInfo{Name: "system:serviceaccount:qos-system:default"}, test.request); len(got) > 0 {
-				t.Errorf("another user is refused: %q", got)
-			}
-		})
-	}
+	})
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
-	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -32,13 +31,8 @@ type writer struct{ user, subresource string }
 
 // evaluate returns the results of a policy's expressions for a request with a pod. The parameter `after` is the requested
 // pod. The parameter `before` is the existing pod if the request is an update, and nil if it is a creation.
-func (p *policy) evaluate(t *testing.T, by writer, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor) []plugincel.EvaluationResult {
-	t.Helper()
-	return p.evaluateWith(t, nil, by, before, after, expressions)
-}
-
-// evaluateWith does the same with an object of the policy's parameters.
-func (p *policy) evaluateWith(
+// The parameter `params` is the object of the policy's parameters, or nil.
+func (p *policy) evaluate(
 	t *testing.T, params runtime.Object, by writer, before, after *corev1.Pod, expressions []plugincel.ExpressionAccessor,
 ) []plugincel.EvaluationResult {
 	t.Helper()
@@ -75,17 +69,12 @@ func (p *policy) evaluateRequest(
 // refusal returns the message with which a validating policy refuses a pod. It is empty if the policy accepts the pod.
 func (p *policy) refusal(t *testing.T, before, after *corev1.Pod) string {
 	t.Helper()
-	return p.refusalBy(t, writer{}, before, after)
-}
-
-func (p *policy) refusalBy(t *testing.T, by writer, before, after *corev1.Pod) string {
-	t.Helper()
-	return p.refusalWith(t, nil, by, before, after)
+	return p.refusalWith(t, nil, writer{}, before, after)
 }
 
 func (p *policy) refusalWith(t *testing.T, params runtime.Object, by writer, before, after *corev1.Pod) string {
 	t.Helper()
-	return p.refusalIn(t, p.evaluateWith(t, params, by, before, after, p.rules))
+	return p.refusalIn(t, p.evaluate(t, params, by, before, after, p.rules))
 }
 
 // refusalIn returns the message of the first validation that has failed, or "".
@@ -117,11 +106,7 @@ func isValidation(rule plugincel.ExpressionAccessor) bool {
 // covers reports whether the match conditions of a policy hold for an update.
 func (p *policy) covers(t *testing.T, before, after *corev1.Pod) bool {
 	t.Helper()
-	var conditions []plugincel.ExpressionAccessor
-	for _, c := range p.conditions {
-		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
-	}
-	return !slices.ContainsFunc(p.evaluate(t, writer{}, before, after, conditions), func(r plugincel.EvaluationResult) bool {
+	return !slices.ContainsFunc(p.evaluate(t, nil, writer{}, before, after, matching(p.conditions)), func(r plugincel.EvaluationResult) bool {
 		must(t, r.Error)
 		return r.EvalResult.Value() != true
 	})
@@ -186,7 +171,7 @@ func TestRequestsForVolumesRequireThePlugin(t *testing.T) {
 	required := policyNamed(t, "qos-required-plugin")
 	asks := []plugincel.ExpressionAccessor{&validating.ValidationCondition{Expression: "variables.asks"}}
 	for key, want := range map[string]bool{"volumes.qos.noderesource.dev/db": true, "example.com/volumes": false} {
-		got := required.evaluate(t, writer{}, nil, podWith(key, "/data=gold"), asks)[0]
+		got := required.evaluate(t, nil, writer{}, nil, podWith(key, "/data=gold"), asks)[0]
 		must(t, got.Error)
 		if got.EvalResult.Value() != want {
 			t.Errorf("%s: %v, want %t", key, got.EvalResult.Value(), want)
@@ -225,7 +210,7 @@ func TestOnlyThePublisherReportsClasses(t *testing.T) {
 		{"the publisher removes the annotation", writer{publisher, "status"}, reported, old, ""},
 		{"a user changes something else", writer{"user", ""}, reported, reported, ""},
 	} {
-		if got := keeps.refusalBy(t, c.by, c.from, c.to); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
+		if got := keeps.refusalWith(t, nil, c.by, c.from, c.to); !strings.HasPrefix(got, c.want) || c.want == "" && got != "" {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

@@ -13,22 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// services returns the Services of a kustomization.
-func (i *installed) services() (all []*corev1.Service) {
-	for _, object := range i.objects {
-		if service, ok := object.(*corev1.Service); ok {
-			all = append(all, service)
-		}
-	}
-	return all
-}
-
 // TestEachMetricsProxyLeadsToAServerOnItsNode: the upstream of a proxy is a Service with internalTrafficPolicy Local, so
 // it leads to a pod on the node of the proxy.
 func TestEachMetricsProxyLeadsToAServerOnItsNode(t *testing.T) {
 	servers, proxies := render(t), renderAt(t, "deploy/kubernetes-metrics")
 	wantArgs := map[string]string{}
-	for _, service := range proxies.services() {
+	for _, service := range proxies.services {
 		if policy := service.Spec.InternalTrafficPolicy; policy == nil || *policy != corev1.ServiceInternalTrafficPolicyLocal {
 			t.Errorf("Service %s routes to pods of other nodes", service.Name)
 		}

@@ -5,7 +5,6 @@ package deploy_test
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,16 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/version"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // policy has the expressions of a validating or a mutating admission policy.
@@ -39,26 +34,7 @@ type policy struct {
 // policies returns the policies of a kustomization, and the namespaces that their bindings select.
 func policies(t *testing.T, dir string) (found []policy, selected []string) {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
-	must(t, err)
-	manifests := [][]byte{}
-	for _, resource := range resources.Resources() {
-		data, err := resource.AsYAML()
-		must(t, err)
-		manifests = append(manifests, data)
-	}
-
-	scheme := runtime.NewScheme()
-	must(t, admissionv1.AddToScheme(scheme))
-	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-	for _, data := range manifests {
-		object, kind, err := decoder.Decode(data, nil, nil)
-		if runtime.IsNotRegisteredError(err) {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("%v: %v", kind, err)
-		}
+	for _, object := range renderAt(t, dir).objects {
 		switch o := object.(type) {
 		case *admissionv1.MutatingAdmissionPolicy:
 			found = append(found, mutatingPolicy(o))
@@ -101,6 +77,13 @@ func validatingPolicy(o *admissionv1.ValidatingAdmissionPolicy) policy {
 		}
 	}
 	return p
+}
+
+func matching(conditions []admissionv1.MatchCondition) (accessors []plugincel.ExpressionAccessor) {
+	for _, c := range conditions {
+		accessors = append(accessors, (*matchconditions.MatchCondition)(&c))
+	}
+	return accessors
 }
 
 func variables(list []admissionv1.Variable) (accessors []plugincel.NamedExpressionAccessor) {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
@@ -29,11 +30,13 @@ const namespace = "qos-system"
 
 // installed are the rendered objects of a kustomization.
 type installed struct {
-	objects []runtime.Object
-	daemons []appsv1.DaemonSet
-	config  corev1.ConfigMap
-	network networkingv1.NetworkPolicy
-	roles   []rbacv1.ClusterRole
+	objects     []runtime.Object
+	daemons     []appsv1.DaemonSet
+	deployments []*appsv1.Deployment
+	services    []*corev1.Service
+	config      corev1.ConfigMap
+	network     networkingv1.NetworkPolicy
+	roles       []rbacv1.ClusterRole
 	// bindings bind the roles.
 	bindings       []rbacv1.ClusterRoleBinding
 	policies       []*admissionv1.ValidatingAdmissionPolicy
@@ -49,28 +52,19 @@ func render(t *testing.T) *installed {
 // renderAt renders like "kubectl apply -k", and rejects unknown and duplicate fields like the API server's strict validation.
 func renderAt(t *testing.T, dir string) *installed {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		admissionv1.AddToScheme, appsv1.AddToScheme, corev1.AddToScheme, networkingv1.AddToScheme, policyv1.AddToScheme,
 		rbacv1.AddToScheme, apiextensionsv1.AddToScheme,
 	} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(scheme))
 	}
 
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	found := &installed{}
-	for _, resource := range resources.Resources() {
+	for _, resource := range kustomized(t, dir) {
 		data, err := resource.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		object, _, err := decoder.Decode(data, nil, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", resource.CurId(), err)
@@ -81,11 +75,23 @@ func renderAt(t *testing.T, dir string) *installed {
 	return found
 }
 
+// kustomized returns the objects of a kustomization.
+func kustomized(t *testing.T, dir string) []*resource.Resource {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
+	must(t, err)
+	return resources.Resources()
+}
+
 func (i *installed) add(object runtime.Object) {
 	i.objects = append(i.objects, object)
 	switch o := object.(type) {
 	case *appsv1.DaemonSet:
 		i.daemons = append(i.daemons, *o)
+	case *appsv1.Deployment:
+		i.deployments = append(i.deployments, o)
+	case *corev1.Service:
+		i.services = append(i.services, o)
 	case *corev1.ConfigMap:
 		i.config = *o
 	case *networkingv1.NetworkPolicy:

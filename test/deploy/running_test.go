@@ -16,8 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 )
@@ -46,9 +44,7 @@ func TestTheClassFilesAreValid(t *testing.T) {
 	found := render(t)
 	dir := t.TempDir()
 	for name, data := range found.config.Data {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
 	}
 
 	out, err := child.Command(t, child.Build(t, root, "qos-nri-plugin"), "check", "--offline", dir).CombinedOutput()
@@ -84,16 +80,12 @@ func TestUninstallRemovesEverythingThatIsInstalled(t *testing.T) {
 	deleted := names(t, "deploy/uninstall")
 	for _, file := range all {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.Contains(string(text), "\nkind: Component\n") { // a component has no objects of its own
 			continue
 		}
 		dir, err := filepath.Rel(root, filepath.Dir(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names(t, dir) {
 			if !slices.Contains(deleted, name) {
 				t.Errorf("%s installs %s, and deploy/uninstall does not have it", dir, name)
@@ -103,14 +95,10 @@ func TestUninstallRemovesEverythingThatIsInstalled(t *testing.T) {
 
 	var none corev1.ConfigMap
 	text, err := os.ReadFile(filepath.Join(root, "deploy/uninstall/no-classes.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, corev1.AddToScheme(scheme))
 
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	if _, _, err := decoder.Decode(text, nil, &none); err != nil {
@@ -129,11 +117,7 @@ func TestUninstallRemovesEverythingThatIsInstalled(t *testing.T) {
 // names returns the kinds and names of the objects of a kustomization.
 func names(t *testing.T, dir string) (all []string) {
 	t.Helper()
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range resources.Resources() {
+	for _, r := range kustomized(t, dir) {
 		all = append(all, r.CurId().String())
 	}
 	return all

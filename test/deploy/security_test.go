@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -173,6 +174,11 @@ func (i *installed) rights() map[string][]string {
 	return got
 }
 
+// rightsOf returns the verbs that one role allows.
+func (i *installed) rightsOf(name string) map[string][]string {
+	return (&installed{roles: slices.DeleteFunc(slices.Clone(i.roles), func(r rbacv1.ClusterRole) bool { return r.Name != name })}).rights()
+}
+
 func TestThePublisherHasOnlyTheRightsThatItUses(t *testing.T) {
 	want := map[string][]string{
 		"/nodes":                                {"get"},
@@ -213,27 +219,31 @@ func TestTheRightToEvictIsASeparateKustomization(t *testing.T) {
 // than deploy/kubernetes: access to the socket on which classes can be changed.
 func TestFollowingAnnotationsIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/kubernetes-follow-annotations"), render(t)
-	publisher, plugin := found.container(t, "publisher"), found.container(t, "plugin")
-	if diff := cmp.Diff(map[string]string{"/run/qos-nri-plugin": "ro /run/qos-nri-plugin"}, publisher.hostMounts()); diff != "" {
-		t.Errorf("mounts of the publisher (-want +got):\n%s", diff)
-	}
-
-	for name, more := range map[string][]string{
-		"plugin":    {"--api-socket-group=65521"},
-		"shim":      nil,
-		"publisher": {"--follow-annotations", "--api-socket=/run/qos-nri-plugin/qos.sock"},
-	} {
-		if diff := cmp.Diff(append(usual.container(t, name).Args, more...), found.container(t, name).Args); diff != "" {
-			t.Errorf("arguments of %s (-want +got):\n%s", name, diff)
-		}
-	}
-
-	if diff := cmp.Diff(usual.container(t, "plugin").hostMounts(), plugin.hostMounts()); diff != "" {
+	found.wantFollowing(t, usual, "--follow-annotations")
+	if diff := cmp.Diff(usual.container(t, "plugin").hostMounts(), found.container(t, "plugin").hostMounts()); diff != "" {
 		t.Errorf("mounts of the plugin (-want +got):\n%s", diff)
 	}
 
 	if diff := cmp.Diff(usual.rights(), found.rights()); diff != "" {
 		t.Errorf("rights (-want +got):\n%s", diff)
+	}
+}
+
+// wantFollowing checks that the publisher has the flag, and access to the socket on which classes can be changed.
+func (i *installed) wantFollowing(t *testing.T, usual *installed, flag string) {
+	t.Helper()
+	for name, more := range map[string][]string{
+		"plugin":    {"--api-socket-group=65521"},
+		"shim":      nil,
+		"publisher": {flag, "--api-socket=/run/qos-nri-plugin/qos.sock"},
+	} {
+		if diff := cmp.Diff(append(usual.container(t, name).Args, more...), i.container(t, name).Args); diff != "" {
+			t.Errorf("arguments of %s (-want +got):\n%s", name, diff)
+		}
+	}
+
+	if diff := cmp.Diff(map[string]string{"/run/qos-nri-plugin": "ro /run/qos-nri-plugin"}, i.container(t, "publisher").hostMounts()); diff != "" {
+		t.Errorf("mounts of the publisher (-want +got):\n%s", diff)
 	}
 }
 
@@ -284,9 +294,7 @@ func TestEverythingIsInOneNamespace(t *testing.T) {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		kinds[kind]++
 		accessor, err := meta.Accessor(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := accessor.GetNamespace(); !slices.Contains(clusterScoped, kind) && got != namespace {
 			t.Errorf("%s %s is in namespace %q", kind, accessor.GetName(), got)
 		}

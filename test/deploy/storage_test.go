@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -20,34 +19,14 @@ import (
 // and the publisher's access to the socket on which classes can be changed.
 func TestStorageIsASeparateKustomization(t *testing.T) {
 	found, usual := renderAt(t, "deploy/storage"), render(t)
-	for name, more := range map[string][]string{
-		"plugin":    {"--api-socket-group=65521"},
-		"shim":      nil,
-		"publisher": {"--follow-claims", "--api-socket=/run/qos-nri-plugin/qos.sock"},
-	} {
-		if diff := cmp.Diff(append(usual.container(t, name).Args, more...), found.container(t, name).Args); diff != "" {
-			t.Errorf("arguments of %s (-want +got):\n%s", name, diff)
-		}
-	}
-
-	if diff := cmp.Diff(map[string]string{"/run/qos-nri-plugin": "ro /run/qos-nri-plugin"}, found.container(t, "publisher").hostMounts()); diff != "" {
-		t.Errorf("mounts of the publisher (-want +got):\n%s", diff)
-	}
-
+	found.wantFollowing(t, usual, "--follow-claims")
 	want := map[string][]string{
 		"/pods": {"list", "watch"}, "/persistentvolumeclaims": {"list", "watch"}, "/persistentvolumes": {"list", "watch"},
 		"storage.k8s.io/volumeattributesclasses": {"list", "watch"}, "storage.k8s.io/storageclasses": {"list", "watch"},
 		"qos.noderesource.dev/nodeqosresources": {"list", "patch", "watch"}, "events.k8s.io/events": {"create", "patch"},
 	}
 
-	storage := &installed{}
-	for _, role := range found.roles {
-		if role.Name == "qos-storage" {
-			storage.roles = []rbacv1.ClusterRole{role}
-		}
-	}
-
-	if diff := cmp.Diff(want, storage.rights()); diff != "" {
+	if diff := cmp.Diff(want, found.rightsOf("qos-storage")); diff != "" {
 		t.Errorf("rights of qos-storage in the cluster (-want +got):\n%s", diff)
 	}
 }
@@ -77,31 +56,26 @@ func TestTheExternalResizerSharesTheSocketOfStorage(t *testing.T) {
 
 func TestTwoReplicasOfStorageRunWithoutAccessToTheNode(t *testing.T) {
 	found := renderAt(t, "deploy/storage")
-	for _, object := range found.objects {
-		deployment, ok := object.(*appsv1.Deployment)
-		if !ok {
-			continue
-		}
-		pod := deployment.Spec.Template.Spec
-		c := pod.Containers[0]
-		switch s := c.SecurityContext; {
-		case *deployment.Spec.Replicas != 2 || deployment.Namespace != namespace:
-			t.Errorf("the Deployment has %d replicas in namespace %q", *deployment.Spec.Replicas, deployment.Namespace)
-		case len(pod.Volumes) > 0 || pod.HostPID || pod.HostNetwork || pod.HostIPC:
-			t.Error("the pod has volumes or namespaces of the host")
-		case *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !*s.RunAsNonRoot || len(s.Capabilities.Drop) != 1:
-			t.Errorf("the security context of the container is %+v", s)
-		}
-		if probe := c.ReadinessProbe; probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/readyz" {
-			t.Errorf("the readiness probe of the container is %+v", probe)
-		}
-		if image := found.container(t, "plugin").Image; c.Image != image {
-			t.Errorf("the image is %s, want that of the plugin, %s", c.Image, image)
-		}
-		return
+	if len(found.deployments) != 1 {
+		t.Fatalf("there are %d Deployments, want one", len(found.deployments))
 	}
-
-	t.Error("there is no Deployment")
+	deployment := found.deployments[0]
+	pod := deployment.Spec.Template.Spec
+	c := pod.Containers[0]
+	switch s := c.SecurityContext; {
+	case *deployment.Spec.Replicas != 2 || deployment.Namespace != namespace:
+		t.Errorf("the Deployment has %d replicas in namespace %q", *deployment.Spec.Replicas, deployment.Namespace)
+	case len(pod.Volumes) > 0 || pod.HostPID || pod.HostNetwork || pod.HostIPC:
+		t.Error("the pod has volumes or namespaces of the host")
+	case *s.Privileged || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !*s.RunAsNonRoot || len(s.Capabilities.Drop) != 1:
+		t.Errorf("the security context of the container is %+v", s)
+	}
+	if probe := c.ReadinessProbe; probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != "/readyz" {
+		t.Errorf("the readiness probe of the container is %+v", probe)
+	}
+	if image := found.container(t, "plugin").Image; c.Image != image {
+		t.Errorf("the image is %s, want that of the plugin, %s", c.Image, image)
+	}
 }
 
 // TestTheReplicasOfStorageAreProtected: evictions end one replica at a time, and only namespaces that scrape metrics can
@@ -144,11 +118,7 @@ func TestTheReplicasOfStorageAreProtected(t *testing.T) {
 // deployed returns a container of the Deployment.
 func (i *installed) deployed(t *testing.T, name string) corev1.Container {
 	t.Helper()
-	for _, object := range i.objects {
-		deployment, ok := object.(*appsv1.Deployment)
-		if !ok {
-			continue
-		}
+	for _, deployment := range i.deployments {
 		for _, c := range deployment.Spec.Template.Spec.Containers {
 			if c.Name == name {
 				return c
@@ -185,13 +155,7 @@ func TestControllersOfClaimsHaveTheirOwnServiceAccounts(t *testing.T) {
 // isSeparate checks the rights of a controller in the cluster, and that its objects select only its own pods.
 func (i *installed) isSeparate(t *testing.T, name string, want map[string][]string) {
 	t.Helper()
-	own := &installed{}
-	for _, role := range i.roles {
-		if role.Name == name {
-			own.roles = []rbacv1.ClusterRole{role}
-		}
-	}
-	if diff := cmp.Diff(want, own.rights()); diff != "" {
+	if diff := cmp.Diff(want, i.rightsOf(name)); diff != "" {
 		t.Errorf("rights in the cluster (-want +got):\n%s", diff)
 	}
 

@@ -73,10 +73,6 @@ func update(t *testing.T, before, after *appsv1.StatefulSet) *appsv1.StatefulSet
 	must(t, err)
 	options := plugincel.OptionalVariableDeclarations{HasAuthorizer: true}
 	compiler.CompileAndStoreVariables(p.variables, options, environment.NewExpressions)
-	var conditions []plugincel.ExpressionAccessor
-	for _, c := range p.conditions {
-		conditions = append(conditions, (*matchconditions.MatchCondition)(&c))
-	}
 
 	scheme := runtime.NewScheme()
 	must(t, appsv1.AddToScheme(scheme))
@@ -89,7 +85,7 @@ func update(t *testing.T, before, after *appsv1.StatefulSet) *appsv1.StatefulSet
 		VersionedOldObject: admission.NewLazyObject(before),
 	}
 
-	matcher := matchconditions.NewMatcher(compiler.CompileCondition(conditions, options, environment.NewExpressions), &p.failure, "policy", "mutate", p.name)
+	matcher := matchconditions.NewMatcher(compiler.CompileCondition(matching(p.conditions), options, environment.NewExpressions), &p.failure, "policy", "mutate", p.name)
 	switch match := matcher.Match(t.Context(), attributes, nil, nil); {
 	case match.Error != nil:
 		t.Fatal(match.Error)
