@@ -14,9 +14,7 @@ import (
 // pools. The chart has a schema that refuses unknown keys.
 func TestTheValuesInThePageAreValid(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs/kubernetes.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	blocks := regexp.MustCompile("(?s)\n```yaml\n((?:image|pools):\n.*?)\n```\n").FindAllSubmatch(page, -1)
 	if len(blocks) < 2 {
 		t.Errorf("the page has %d blocks of values, want at least 2", len(blocks))

@@ -35,6 +35,13 @@ const namespace = "qos-system"
 // objects are manifests by kind and name. The names of Helm's hooks begin with the event, as "pre-delete hook: Job qos-reset".
 type objects map[string]*unstructured.Unstructured
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (o objects) add(t *testing.T, manifest []byte) {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -68,14 +75,10 @@ var loadChart = sync.OnceValues(func() (*chartv2.Chart, error) {
 func helmTemplate(t *testing.T, inNamespace, values string) (map[string]string, error) {
 	t.Helper()
 	given := map[string]any{}
-	if err := yaml.Unmarshal([]byte(values), &given); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(values), &given))
 
 	loaded, err := loadChart()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	release := common.ReleaseOptions{Name: "qos", Namespace: inNamespace, IsInstall: true}
 	all, err := util.ToRenderValues(loaded, given, release, common.DefaultCapabilities)
@@ -86,13 +89,19 @@ func helmTemplate(t *testing.T, inNamespace, values string) (map[string]string, 
 	return engine.Render(loaded, all)
 }
 
+// wantRefusal checks that the chart refuses values with a text.
+func wantRefusal(t *testing.T, values, text string) {
+	t.Helper()
+	if _, err := helmTemplate(t, namespace, values); err == nil || !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: the error is %v, want %s", values, err, text)
+	}
+}
+
 // chartObjects returns the objects that the chart installs with values, without the objects of "helm test".
 func chartObjects(t *testing.T, inNamespace, values string) objects {
 	t.Helper()
 	files, err := helmTemplate(t, inNamespace, values)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	found := objects{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -113,14 +122,10 @@ func kustomized(t *testing.T, dirs ...string) objects {
 	found := objects{}
 	for _, dir := range dirs {
 		resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(root, "deploy", dir))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, resource := range resources.Resources() {
 			data, err := resource.AsYAML()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			found.add(t, data)
 		}
 	}
@@ -158,9 +163,7 @@ func (o objects) text(t *testing.T) string {
 	var text bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		data, err := yaml.Marshal(o[name].Object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text.WriteString("# " + name + "\n" + string(data) + "---\n")
 	}
 	return text.String()
@@ -222,9 +225,7 @@ func TestTheChartIsInstalledIntoAnyNamespace(t *testing.T) {
 // token.
 func TestHelmTestAsksThePluginWithoutRights(t *testing.T) {
 	files, err := helmTemplate(t, namespace, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	pod := objects{}
 	pod.add(t, []byte(files["qos-nri-plugin/templates/tests/status.yaml"]))
