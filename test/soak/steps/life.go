@@ -22,16 +22,26 @@ func life() []action {
 		{weight: 20, plan: (*Soak).newPod},
 		{weight: 10, plan: (*Soak).newContainer},
 		{weight: 4, plan: (*Soak).start},
-		{weight: 8, plan: (*Soak).exit},
+		{weight: 8, plan: onRunning((*Soak).exit)},
 		{weight: 6, plan: (*Soak).removeContainer},
 		{weight: 8, plan: (*Soak).endPod},
-		{weight: 6, plan: (*Soak).crashLoop},
-		{weight: 8, plan: (*Soak).exec},
+		{weight: 6, plan: onRunning((*Soak).crashLoop)},
+		{weight: 8, plan: onRunning((*Soak).exec)},
 		{weight: 2, plan: (*Soak).execEverywhere, alone: true},
-		{weight: 8, plan: (*Soak).fork},
-		{weight: 3, plan: (*Soak).resize},
-		{weight: 16, plan: (*Soak).update},
-		{weight: 3, plan: (*Soak).updateAtTheEnd},
+		{weight: 8, plan: onRunning((*Soak).fork)},
+		{weight: 3, plan: onRunning((*Soak).resize)},
+		{weight: 16, plan: onRunning((*Soak).update)},
+		{weight: 3, plan: onRunning((*Soak).updateAtTheEnd)},
+	}
+}
+
+// onRunning returns a plan for a random container that runs. No operation is possible if there is none.
+func onRunning(plan func(s *Soak, c *container) *operation) func(s *Soak) *operation {
+	return func(s *Soak) *operation {
+		if c := s.anyContainer(running); c != nil {
+			return plan(s, c)
+		}
+		return nil
 	}
 }
 
@@ -95,7 +105,7 @@ func (s *Soak) runContainer(ctx context.Context, p *pod, name string, start bool
 	if err := s.startOrRemove(ctx, id); err != nil {
 		return "", err
 	}
-	if name != "main" || !s.calm || !slices.Contains(s.file.classes(rdt), p.request.rdt) {
+	if name != "main" || !s.calm || !slices.Contains(s.file.classes(rdt), p.request.classes[rdt]) {
 		return id, nil // a container whose class was removed keeps this class, or the class of an update
 	}
 	return id, s.placed(ctx, id, p.request)
@@ -152,11 +162,7 @@ func (s *Soak) start() *operation {
 		}}
 }
 
-func (s *Soak) exit() *operation {
-	c := s.anyContainer(running)
-	if c == nil {
-		return nil
-	}
+func (s *Soak) exit(c *container) *operation {
 	return &operation{action: "exit", what: c.String(), touches: c.pod, judged: true,
 		do:   func(ctx context.Context) error { return s.site.ExitContainer(ctx, c.id) },
 		then: func(error) { c.state = ended }}
@@ -184,12 +190,7 @@ func (s *Soak) endPod() *operation {
 
 // crashLoop ends a container several times. Like the kubelet, it creates the successor before it removes the ended
 // container.
-func (s *Soak) crashLoop() *operation {
-	c := s.anyContainer(running)
-	if c == nil {
-		return nil
-	}
-
+func (s *Soak) crashLoop(c *container) *operation {
 	times := 2 + s.random.IntN(5)
 	d := &operation{action: "crash loop", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: c.name == "main"}
 	d.may, _ = c.pod.request.may(s.file)
@@ -220,12 +221,8 @@ func (s *Soak) crashLoop() *operation {
 	return d
 }
 
-func (s *Soak) exec() *operation {
-	c := s.anyContainer(running)
-	if c == nil {
-		return nil
-	}
-	return &operation{action: "exec", what: c.String(), touches: c.pod, judged: true, then: func(error) {},
+func (s *Soak) exec(c *container) *operation {
+	return &operation{action: "exec", what: c.String(), touches: c.pod, judged: true,
 		do: func(ctx context.Context) error { return s.site.Exec(ctx, c.id) }}
 }
 
@@ -241,7 +238,7 @@ func (s *Soak) execEverywhere() *operation {
 		}
 	}
 
-	return &operation{action: "exec everywhere", what: fmt.Sprint(all), judged: true, then: func(error) {},
+	return &operation{action: "exec everywhere", what: fmt.Sprint(all), judged: true,
 		do: func(ctx context.Context) error {
 			var errs []error
 			for _, c := range all {
@@ -253,14 +250,9 @@ func (s *Soak) execEverywhere() *operation {
 		}}
 }
 
-func (s *Soak) fork() *operation {
-	c := s.anyContainer(running)
-	if c == nil {
-		return nil
-	}
-
+func (s *Soak) fork(c *container) *operation {
 	times := 1 + s.random.IntN(10)
-	return &operation{action: "fork", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: true, then: func(error) {},
+	return &operation{action: "fork", what: fmt.Sprintf("%s, %d times", c, times), touches: c.pod, judged: true,
 		do: func(ctx context.Context) error {
 			for range times {
 				if err := s.site.Fork(ctx, c.id); err != nil {
@@ -271,43 +263,34 @@ func (s *Soak) fork() *operation {
 		}}
 }
 
-func (s *Soak) resize() *operation {
-	c := s.anyContainer(running)
-	if c == nil {
-		return nil
-	}
-	return &operation{action: "resize", what: c.String(), touches: c.pod, judged: true, then: func(error) {},
+func (s *Soak) resize(c *container) *operation {
+	return &operation{action: "resize", what: c.String(), touches: c.pod, judged: true,
 		do: func(ctx context.Context) error { return s.site.Resize(ctx, c.id) }}
 }
 
 // update changes the class of a running container for RDT, for block I/O, or for both.
-func (s *Soak) update() *operation {
-	c := s.anyContainer(running)
-	if c == nil {
-		return nil
-	}
-
+func (s *Soak) update(c *container) *operation {
 	message := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name}
 	d := &operation{action: "update", touches: c.pod, judged: true}
-	requests := request{requested: map[string]bool{}}
+	requests := request{classes: map[string]string{}}
 	which := s.random.IntN(4)
 	if which > 0 {
-		requests.add(rdt, pick(s.random, "gold", "gold", "silver", "bronze", "", "platinum"))
+		requests.classes[rdt] = pick(s.random, "gold", "gold", "silver", "bronze", "", "platinum")
 	}
 
 	if which < 2 {
-		requests.add(blockIO, pick(s.random, "slow", "heavy", "", "none"))
+		requests.classes[blockIO] = pick(s.random, "slow", "heavy", "", "none")
 	}
 
-	for resource, class := range requests.classes() {
+	for resource, class := range requests.classes {
 		message.QosResources = append(message.QosResources, &qosv1alpha1.ContainerQOSResource{Name: resource, Class: class})
 	}
 
 	// A class that the container already has is not refused, even if it was removed from the class files.
 	d.may, _ = requests.may(s.file)
-	d.what = fmt.Sprintf("%s to %v", c, requests.classes())
+	d.what = fmt.Sprintf("%s to %v", c, requests.classes)
 	d.do = func(ctx context.Context) error { return s.change(ctx, message) }
-	d.then = func(err error) { c.note(requests.classes(), err) }
+	d.then = func(err error) { c.note(requests.classes, err) }
 	return d
 }
 
@@ -335,11 +318,7 @@ func (s *Soak) change(ctx context.Context, request *qosv1alpha1.UpdateContainerQ
 }
 
 // updateAtTheEnd changes the class of a container while the container ends.
-func (s *Soak) updateAtTheEnd() *operation {
-	c := s.anyContainer(running)
-	if c == nil {
-		return nil
-	}
+func (s *Soak) updateAtTheEnd(c *container) *operation {
 	request := &qosv1alpha1.UpdateContainerQOSResourcesRequest{PodUid: c.pod.config.UID, Container: c.name,
 		QosResources: []*qosv1alpha1.ContainerQOSResource{{Name: rdt, Class: "bronze"}, {Name: blockIO, Class: ""}}}
 	return &operation{action: "update while it exits", what: c.String(), touches: c.pod, then: func(error) { c.state = ended },

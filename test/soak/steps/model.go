@@ -42,7 +42,8 @@ func (c *container) String() string { return c.pod.config.Name + "/" + c.name }
 type operation struct {
 	action, what string
 	do           func(ctx context.Context) error
-	// `then` records the outcome in the model. The outcomes of concurrent operations are recorded one after another.
+	// `then` records the outcome in the model, if there is something to record. The outcomes of concurrent operations are
+	// recorded one after another.
 	then func(err error)
 	// `may` has the reasons for which the operation may fail. `must` is true if the operation must fail.
 	may  []string
@@ -91,19 +92,19 @@ func (s *Soak) anyContainer(in ...state) *container {
 		}
 	}
 
-	if len(found) == 0 {
+	return anyOf(s.random, found)
+}
+
+// anyOf picks a random item, or nil if there are none.
+func anyOf[T any](random *rand.Rand, from []*T) *T {
+	if len(from) == 0 {
 		return nil
 	}
-
-	return found[s.random.IntN(len(found))]
+	return from[random.IntN(len(from))]
 }
 
 func (s *Soak) anyPod() *pod {
-	free := slices.DeleteFunc(slices.Clone(s.pods), func(p *pod) bool { return s.busy[p] })
-	if len(free) == 0 {
-		return nil
-	}
-	return free[s.random.IntN(len(free))]
+	return anyOf(s.random, slices.DeleteFunc(slices.Clone(s.pods), func(p *pod) bool { return s.busy[p] }))
 }
 
 func (p *pod) remove(c *container) {

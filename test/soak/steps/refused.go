@@ -25,9 +25,9 @@ func (s *Soak) refusedChange(refuse func(during func()) (stop func()), resource,
 	d := &operation{action: "refused change", what: fmt.Sprintf("%s from %s to %s", c, from, to), touches: c.pod}
 	var others []*operation
 	for range min(newcomers, mostPods-len(s.pods)) {
-		r := request{pod: map[string]string{ofPod: resource + "=" + from}, requested: map[string]bool{}}
-		r.add(resource, from)
-		others = append(others, s.newPodRequesting(r))
+		others = append(others, s.newPodRequesting(request{
+			pod: map[string]string{ofPod: resource + "=" + from}, classes: map[string]string{resource: from},
+		}))
 	}
 
 	d.do = func(ctx context.Context) error {
@@ -76,7 +76,7 @@ func (s *Soak) anyIn(resource, class string) *container {
 		for _, c := range p.containers {
 			has, changed := c.changed[resource]
 			if !changed {
-				has = p.request.classes()[resource]
+				has = p.request.classes[resource]
 			}
 			if !s.busy[p] && c.state == running && has == class {
 				found = append(found, c)
@@ -84,9 +84,5 @@ func (s *Soak) anyIn(resource, class string) *container {
 		}
 	}
 
-	if len(found) == 0 {
-		return nil
-	}
-
-	return found[s.random.IntN(len(found))]
+	return anyOf(s.random, found)
 }

@@ -4,7 +4,6 @@
 package steps
 
 import (
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -14,11 +13,9 @@ import (
 type request struct {
 	// `pod` has the pod's annotations. `cri` has the CRI annotations, which the kubelet sets on the container.
 	pod, cri map[string]string
-	// `rdt`, `blockIO`, `podIO` and `volumeIO` are the requested classes. `requested` has the resources for which there
-	// is a request.
-	rdt, blockIO, podIO, volumeIO string
-	requested                     map[string]bool
-	// `device` is the block device with the class `volumeIO`.
+	// `classes` has the requested classes by resource. The class "" is the system default.
+	classes map[string]string
+	// `device` is the block device with a class of volumes.
 	device string
 	// `never` is the reason why the request is always refused. It is empty if the request can be granted.
 	never string
@@ -47,39 +44,39 @@ func pick(random *rand.Rand, from ...string) string { return from[random.IntN(le
 
 // newRequest returns a request in one of the possible forms, mostly for classes that may exist.
 func newRequest(random *rand.Rand) request {
-	r := request{pod: map[string]string{}, cri: map[string]string{}, requested: map[string]bool{}}
+	r := request{pod: map[string]string{}, cri: map[string]string{}, classes: map[string]string{}}
 	class := pick(random, "gold", "gold", "silver", "bronze", "")
 	switch random.IntN(18) {
 	case 0, 1, 2:
 		return r
 	case 3:
 		r.pod[ofPod] = "rdt=" + class
-		r.add(rdt, class)
+		r.classes[rdt] = class
 	case 4:
 		r.cri["allocated.qos.noderesource.dev/rdt.gold"] = rdt + "=gold"
-		r.add(rdt, "gold")
+		r.classes[rdt] = "gold"
 	case 5:
 		r.pod["rdt.resources.beta.kubernetes.io/container.main"] = class
-		r.add(rdt, class)
+		r.classes[rdt] = class
 	case 6, 10:
 		r.pod[ofPod] = podIO + "=low"
-		r.add(podIO, "low")
+		r.classes[podIO] = "low"
 	case 7, 8:
 		io := pick(random, "slow", "heavy", "")
 		r.pod[ofMain] = "blockio=" + io + ",rdt=" + class
-		r.add(rdt, class)
-		r.add(blockIO, io)
+		r.classes[rdt] = class
+		r.classes[blockIO] = io
 	case 9:
 		return newWrongRequest(r, random)
 	case 11, 12, 13:
 		r.addVolume(pick(random, "calm", "few"))
 		if random.IntN(2) > 0 {
 			r.pod[ofPod] = podIO + "=low"
-			r.add(podIO, "low")
+			r.classes[podIO] = "low"
 		}
 	default:
 		r.pod[ofMain] = "rdt=" + class
-		r.add(rdt, class)
+		r.classes[rdt] = class
 	}
 
 	return r
@@ -87,43 +84,29 @@ func newRequest(random *rand.Rand) request {
 
 // newBoundedRequest returns a request that is mostly for a class with a capacity.
 func newBoundedRequest(random *rand.Rand) request {
-	r := request{requested: map[string]bool{}}
+	r := request{classes: map[string]string{}}
 	switch random.IntN(4) {
 	case 3:
 		r.pod = map[string]string{}
 		r.addVolume("few")
 	case 0:
 		r.pod = map[string]string{ofPod: podIO + "=low"}
-		r.add(podIO, "low")
+		r.classes[podIO] = "low"
 	case 1:
 		r.pod = map[string]string{ofMain: "blockio=heavy"}
-		r.add(blockIO, "heavy")
+		r.classes[blockIO] = "heavy"
 	default:
 		r.pod = map[string]string{ofPod: "rdt=gold"}
-		r.add(rdt, "gold")
+		r.classes[rdt] = "gold"
 	}
 
 	return r
 }
 
-func (r *request) add(resource, class string) {
-	r.requested[resource] = true
-	switch resource {
-	case rdt:
-		r.rdt = class
-	case blockIO:
-		r.blockIO = class
-	case podIO:
-		r.podIO = class
-	case volumeIO:
-		r.volumeIO = class
-	}
-}
-
 // addVolume requests a class for a block device.
 func (r *request) addVolume(class string) {
 	r.device, r.pod[ofVolume] = disk, disk+"="+class
-	r.add(volumeIO, class)
+	r.classes[volumeIO] = class
 }
 
 // newWrongRequest returns a request that is always refused.
@@ -155,7 +138,7 @@ func (r request) may(c classFile) (reasons []string, must bool) {
 		return []string{r.never, unknownResource, unknownClass}, true
 	}
 
-	for resource, class := range r.classes() {
+	for resource, class := range r.classes {
 		switch known := c.classes(resource); {
 		case known == nil:
 			reasons, must = append(reasons, unknownResource), true
@@ -167,11 +150,4 @@ func (r request) may(c classFile) (reasons []string, must bool) {
 	}
 
 	return reasons, must
-}
-
-// classes returns the requested classes by resource.
-func (r request) classes() map[string]string {
-	requested := map[string]string{rdt: r.rdt, blockIO: r.blockIO, podIO: r.podIO, volumeIO: r.volumeIO}
-	maps.DeleteFunc(requested, func(resource, _ string) bool { return !r.requested[resource] })
-	return requested
 }

@@ -30,10 +30,11 @@ func TestACapacityMayBeLoweredBelowTheHoldersOfRetries(t *testing.T) {
 		{"above the capacity, which is a violation", status("file 6", 3, 4), 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := &Soak{seen: seen{file: 6, most: map[string]uint64{key(rdt, "gold"): 1}}}
+			gold := invariant.Class{Resource: rdt, Name: "gold"}
+			s := &Soak{seen: seen{file: 6, most: map[invariant.Class]uint64{gold: 1}}}
 			s.noteRetries(test.retried)
 			lowered := status("file 8", 2, test.retried.GetResources().GetContainerQosResources()[0].GetClasses()[0].GetInUse())
-			if got := s.most(lowered)[invariant.Class{Resource: rdt, Name: "gold"}]; got != test.most {
+			if got := s.most(lowered)[gold]; got != test.most {
 				t.Errorf("%d holders may have the class, want %d", got, test.most)
 			}
 		})

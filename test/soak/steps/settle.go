@@ -193,7 +193,8 @@ func (c classFile) sameAs(other classFile) bool {
 
 // placed checks that a container that was just started is in its requested class in the kernel.
 func (s *Soak) placed(ctx context.Context, id string, a request) error {
-	if !a.requested[rdt] || a.rdt == "" {
+	wanted := a.classes[rdt]
+	if wanted == "" {
 		return nil
 	}
 
@@ -208,10 +209,10 @@ func (s *Soak) placed(ctx context.Context, id string, a request) error {
 		return err
 	}
 
-	group := kernel.Groups["qos-"+a.rdt]
+	group := kernel.Groups["qos-"+wanted]
 	for _, thread := range kernel.Cgroups[id].Threads {
 		if !slices.Contains(group.Tasks, thread) {
-			return fmt.Errorf("thread %d has started outside of qos-%s; there are %v", thread, a.rdt, slices.Sorted(maps.Keys(kernel.Groups)))
+			return fmt.Errorf("thread %d has started outside of qos-%s; there are %v", thread, wanted, slices.Sorted(maps.Keys(kernel.Groups)))
 		}
 	}
 

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/qos-nri/qos-nri-plugin/test/invariant"
 )
 
 // Options of a soak.
@@ -76,7 +78,7 @@ type Soak struct {
 func Run(ctx context.Context, site Site, o Options) (*Summary, error) {
 	s := &Soak{
 		site: site, options: o, random: rand.New(rand.NewPCG(o.Seed, 0)), summary: newSummary(o.Seed),
-		busy: map[*pod]bool{}, known: map[int]classFile{}, began: time.Now(), seen: seen{most: map[string]uint64{}},
+		busy: map[*pod]bool{}, known: map[int]classFile{}, began: time.Now(), seen: seen{most: map[invariant.Class]uint64{}},
 	}
 
 	s.file = firstClassFile()
@@ -227,7 +229,9 @@ func (s *Soak) perform(ctx context.Context, operations []*operation) error {
 		if s.options.Operations != nil {
 			fmt.Fprintln(s.options.Operations, line)
 		}
-		d.then(err)
+		if d.then != nil {
+			d.then(err)
+		}
 		if problem := judge(d, err, calm, len(operations) > 1); problem != "" {
 			wrong = append(wrong, problem)
 		}

@@ -69,24 +69,23 @@ func TestExpectedValuesFollowFromTheClassFile(t *testing.T) {
 func TestARequestMayBeRefusedForTheReasonsInTheClassFile(t *testing.T) {
 	for _, test := range []struct {
 		name    string
-		request func(*request)
+		classes map[string]string
 		change  func(*classFile)
 		want    []string
 		must    bool
 	}{
-		{"nothing is requested", func(*request) {}, func(*classFile) {}, nil, false},
-		{"a class without capacity", func(a *request) { a.add(rdt, "silver") }, func(*classFile) {}, nil, false},
-		{"a bounded class", func(a *request) { a.add(rdt, "gold") }, func(*classFile) {}, []string{classFull}, false},
-		{"a class whose capacity was removed", func(a *request) { a.add(rdt, "gold") }, func(c *classFile) { c.goldCapacity = 0 }, nil, false},
-		{"a removed class", func(a *request) { a.add(rdt, "gold") }, func(c *classFile) { c.gold = false }, []string{unknownClass}, true},
-		{"a removed resource", func(a *request) { a.add(podIO, "low") }, func(c *classFile) { c.podIO = false }, []string{unknownResource}, true},
-		{"the system default", func(a *request) { a.add(blockIO, "") }, func(*classFile) {}, nil, false},
+		{"nothing is requested", nil, func(*classFile) {}, nil, false},
+		{"a class without capacity", map[string]string{rdt: "silver"}, func(*classFile) {}, nil, false},
+		{"a bounded class", map[string]string{rdt: "gold"}, func(*classFile) {}, []string{classFull}, false},
+		{"a class whose capacity was removed", map[string]string{rdt: "gold"}, func(c *classFile) { c.goldCapacity = 0 }, nil, false},
+		{"a removed class", map[string]string{rdt: "gold"}, func(c *classFile) { c.gold = false }, []string{unknownClass}, true},
+		{"a removed resource", map[string]string{podIO: "low"}, func(c *classFile) { c.podIO = false }, []string{unknownResource}, true},
+		{"the system default", map[string]string{blockIO: ""}, func(*classFile) {}, nil, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			a, c := request{requested: map[string]bool{}}, firstClassFile()
-			test.request(&a)
+			c := firstClassFile()
 			test.change(&c)
-			got, must := a.may(c)
+			got, must := request{classes: test.classes}.may(c)
 			if diff := cmp.Diff(test.want, got); diff != "" || must != test.must {
 				t.Errorf("must be refused: %t, as one of (-want +got):\n%s", must, diff)
 			}
@@ -227,11 +226,11 @@ func TestAMonitoringGroupThatIsLeftIsAViolation(t *testing.T) {
 }
 
 func TestResourcesThatHaveGrownAreAViolation(t *testing.T) {
-	start := resources{goroutines: 10, descriptors: 10, memory: 1 << 20}
+	start := resources{goroutines: 10, descriptors: 10, memory: 1 << 10}
 	for name, change := range map[string]func(*resources){
-		"goroutines":   func(r *resources) { r.goroutines += moreGoroutines + 1 },
-		"descriptors":  func(r *resources) { r.descriptors += moreDescriptors + 1 },
-		"bytes in use": func(r *resources) { r.memory += moreMemory + 1 },
+		"goroutines":  func(r *resources) { r.goroutines += moreGoroutines + 1 },
+		"descriptors": func(r *resources) { r.descriptors += moreDescriptors + 1 },
+		"memory":      func(r *resources) { r.memory += moreMemory + 1 },
 	} {
 		s := newSummary(1)
 		s.warm, s.end = start, start

@@ -23,7 +23,7 @@ const warmUp = 5
 const (
 	moreGoroutines  = 10
 	moreDescriptors = 10
-	moreMemory      = 16 << 20 // bytes
+	moreMemory      = 16 << 10 // KiB
 )
 
 // keptOperations is the number of the last operations that are printed after a violation.
@@ -58,7 +58,7 @@ type tally struct{ done, failed int }
 // resources has the resources that this process uses.
 type resources struct {
 	goroutines, descriptors int
-	memory                  uint64 // bytes in use
+	memory                  int // KiB in use
 }
 
 func newSummary(seed uint64) *Summary {
@@ -123,10 +123,10 @@ func (s *Summary) String() string {
 	}
 
 	slices.Sort(s.settled)
-	rows = append(rows, []string{}, []string{"MEASURE", "AFTER THE FIRST ROUNDS", "AT THE END", "MOST"},
-		measureRow("goroutines", s.warm.goroutines, s.end.goroutines, moreGoroutines),
-		measureRow("descriptors", s.warm.descriptors, s.end.descriptors, moreDescriptors),
-		measureRow("memory, KiB", int(s.warm.memory>>10), int(s.end.memory>>10), moreMemory>>10))
+	rows = append(rows, []string{}, []string{"MEASURE", "AFTER THE FIRST ROUNDS", "AT THE END", "MOST"})
+	for _, m := range s.measures() {
+		rows = append(rows, []string{m.name, fmt.Sprint(m.warm), fmt.Sprint(m.end), fmt.Sprint(m.warm + m.more)})
+	}
 
 	var text strings.Builder
 	aligned := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -154,8 +154,18 @@ func (s *Summary) String() string {
 	return text.String()
 }
 
-func measureRow(name string, warm, end, more int) []string {
-	return []string{name, fmt.Sprint(warm), fmt.Sprint(end), fmt.Sprint(warm + more)}
+// measure is the use of a resource after the warm-up and at the end, and the permitted increase.
+type measure struct {
+	name            string
+	warm, end, more int
+}
+
+func (s *Summary) measures() []measure {
+	return []measure{
+		{"goroutines", s.warm.goroutines, s.end.goroutines, moreGoroutines},
+		{"descriptors", s.warm.descriptors, s.end.descriptors, moreDescriptors},
+		{"memory, KiB", s.warm.memory, s.end.memory, moreMemory},
+	}
 }
 
 // measure removes all pods, waits until the node is settled, and checks that no monitoring group of the plugin is left.
@@ -190,7 +200,7 @@ func (s *Soak) measure(ctx context.Context, into *resources) error {
 		return fmt.Errorf("count descriptors: %w", err)
 	}
 
-	*into = resources{goroutines: runtime.NumGoroutine(), descriptors: len(descriptors), memory: memory.HeapAlloc}
+	*into = resources{goroutines: runtime.NumGoroutine(), descriptors: len(descriptors), memory: int(memory.HeapAlloc >> 10)}
 	return nil
 }
 
@@ -201,16 +211,10 @@ func (s *Summary) grown() error {
 	}
 
 	var wrong []string
-	if s.end.goroutines > s.warm.goroutines+moreGoroutines {
-		wrong = append(wrong, fmt.Sprintf("the number of goroutines grew from %d to %d", s.warm.goroutines, s.end.goroutines))
-	}
-
-	if s.end.descriptors > s.warm.descriptors+moreDescriptors {
-		wrong = append(wrong, fmt.Sprintf("the number of file descriptors grew from %d to %d", s.warm.descriptors, s.end.descriptors))
-	}
-
-	if s.end.memory > s.warm.memory+moreMemory {
-		wrong = append(wrong, fmt.Sprintf("the bytes in use grew from %d to %d", s.warm.memory, s.end.memory))
+	for _, m := range s.measures() {
+		if m.end > m.warm+m.more {
+			wrong = append(wrong, fmt.Sprintf("the use of %s grew from %d to %d", m.name, m.warm, m.end))
+		}
 	}
 
 	s.violations = append(s.violations, wrong...)

@@ -65,7 +65,7 @@ func (s *Soak) write(action string, next classFile) *operation {
 	s.file = next
 	s.known[next.number] = next
 	atOnce := s.random.IntN(4) > 0
-	return &operation{action: action, what: fmt.Sprintf("%+v, at once: %t", next.short(), atOnce), judged: true, then: func(error) {},
+	return &operation{action: action, what: fmt.Sprintf("%+v, at once: %t", next.short(), atOnce), judged: true,
 		do: func(context.Context) error {
 			if err := s.site.WriteClasses(next.text()); err != nil || !atOnce {
 				return err
@@ -87,12 +87,12 @@ func (s *Soak) kill() *operation {
 	}
 
 	if s.random.IntN(6) == 0 {
-		return &operation{action: "kill", judged: true, then: func(error) {},
+		return &operation{action: "kill", judged: true,
 			do: func(ctx context.Context) error { return s.site.KillPlugin(ctx, 0) }}
 	}
 
 	provoke := choose(s.random, []action{
-		{weight: 4, plan: (*Soak).reload}, {weight: 4, plan: (*Soak).update},
+		{weight: 4, plan: (*Soak).reload}, {weight: 4, plan: onRunning((*Soak).update)},
 		{weight: 1, plan: (*Soak).newPod}, {weight: 1, plan: (*Soak).restartRuntime},
 	})
 
@@ -116,19 +116,19 @@ func (s *Soak) stop() *operation {
 	if !s.pluginRuns() {
 		return nil
 	}
-	return &operation{action: "stop", judged: true, then: func(error) {}, do: s.site.StopPlugin}
+	return &operation{action: "stop", judged: true, do: s.site.StopPlugin}
 }
 
 func (s *Soak) startPlugin() *operation {
 	if s.pluginRuns() {
 		return nil
 	}
-	return &operation{action: "start plugin", judged: true, then: func(error) {}, do: s.site.StartPlugin}
+	return &operation{action: "start plugin", judged: true, do: s.site.StartPlugin}
 }
 
 func (s *Soak) restartRuntime() *operation {
 	s.restarted = time.Now()
-	return &operation{action: "restart runtime", judged: true, then: func(error) {}, do: s.site.RestartRuntime}
+	return &operation{action: "restart runtime", judged: true, do: s.site.RestartRuntime}
 }
 
 // foreigners changes a resctrl group of another program, which the plugin must not change.

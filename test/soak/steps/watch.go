@@ -21,13 +21,11 @@ const statusTimeout = 10 * time.Second
 type seen struct {
 	// file is the number of the class file that was in force.
 	file int
-	// `most` is the number of holders of each class, by resource and class.
-	most map[string]uint64
+	// `most` is the number of holders of each class.
+	most map[invariant.Class]uint64
 	// unseen is the number of operations since the last observation.
 	unseen uint64
 }
-
-func key(resource, class string) string { return resource + " " + class }
 
 // watch checks, between steps, the invariants that hold at every moment. A class may have more holders than its
 // capacity only if they were admitted before the capacity was lowered.
@@ -53,7 +51,7 @@ func (s *Soak) watch(ctx context.Context, operations int) []string {
 	// know classes that are not configured. The count of a class of pods becomes lower only when the node is settled: if
 	// a class file adds the first class of pods, the plugin does not know the pods before it has registered again.
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
-		has, now := key(resource, class.GetName()), class.GetInUse()
+		has, now := invariant.Class{Resource: resource, Name: class.GetName()}, class.GetInUse()
 		if resource == podIO && operations > 0 {
 			now = max(now, s.seen.most[has])
 		}
@@ -108,7 +106,7 @@ func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	}
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
 		if class.GetCapacity() == 0 || class.GetInUse() <= class.GetCapacity() {
-			has := key(resource, class.GetName())
+			has := invariant.Class{Resource: resource, Name: class.GetName()}
 			s.seen.most[has] = max(s.seen.most[has], class.GetInUse())
 		}
 	})
@@ -119,11 +117,11 @@ func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
 	most := map[invariant.Class]uint64{}
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
-		before := s.seen.most[key(resource, class.GetName())]
+		has := invariant.Class{Resource: resource, Name: class.GetName()}
+		most[has] = s.seen.most[has]
 		if s.seen.unseen > 1 || fileInForce(status) != s.seen.file {
-			before += s.seen.unseen
+			most[has] += s.seen.unseen
 		}
-		most[invariant.Class{Resource: resource, Name: class.GetName()}] = before
 	})
 	return most
 }
