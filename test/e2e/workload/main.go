@@ -5,7 +5,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -58,44 +57,25 @@ func run(args []string) error {
 		return wait()
 	case args[0] == "cat":
 		return cat(args[1:])
-	case args[0] == "spawn" && len(args) == 2:
-		return spawn(args[1])
-	case args[0] == "await" && len(args) == 3:
-		return await(args[1], args[2])
-	case args[0] == "forks" && len(args) == 3:
-		return forks(args[1], args[2])
-	case args[0] == "fork" && len(args) == 2:
-		return fork(args[1])
-	case args[0] == "io" && len(args) == 4:
-		return transfer(args[1], args[2], args[3])
-	case args[0] == "latency" && len(args) == 4:
-		return with("seconds", args[3], func(seconds int) error { return load.Latency(args[1], args[2], seconds) })
-	case args[0] == "load" && len(args) == 4:
-		return with("number of threads", args[3], func(threads int) error { return load.Run(args[1], args[2], threads) })
-	case args[0] == "steady" && len(args) == 4:
-		return with("requests a second", args[2], func(rate int) error {
-			return with("seconds", args[3], func(seconds int) error { return load.Steady(os.Stdout, args[1], rate, seconds) })
-		})
-	case args[0] == "allocate" && len(args) == 2:
-		return allocate(args[1])
-	case args[0] == "allocators" && len(args) == 2:
-		return allocators(args[1])
-	case args[0] == "bursts" && len(args) == 3:
-		return bursts(args[1], args[2])
-	case args[0] == "obey" && len(args) == 5:
-		return obey(args[1], args[2], args[3], args[4])
 	}
-
-	return errors.New(usage)
+	return load.Execute(commands(), args, usage)
 }
 
-// with calls f with a number from the command line.
-func with(name, value string, f func(int) error) error {
-	n, err := strconv.Atoi(value)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+func commands() map[string]load.Command {
+	return map[string]load.Command{
+		"spawn":      {Numbers: 1, Run: func(_ []string, n []int) error { return children(n[0]) }},
+		"await":      {Texts: 2, Run: func(t []string, _ []int) error { return await(t[0], t[1]) }},
+		"forks":      {Numbers: 2, Run: func(_ []string, n []int) error { return children(n[0], "fork", strconv.Itoa(n[1])) }},
+		"fork":       {Numbers: 1, Run: func(_ []string, n []int) error { return fork(n[0]) }},
+		"io":         {Texts: 2, Numbers: 1, Run: func(t []string, n []int) error { return transfer(t[0], t[1], n[0]) }},
+		"latency":    {Texts: 2, Numbers: 1, Run: func(t []string, n []int) error { return load.Latency(t[0], t[1], n[0]) }},
+		"load":       {Texts: 2, Numbers: 1, Run: func(t []string, n []int) error { return load.Run(t[0], t[1], n[0]) }},
+		"steady":     {Texts: 1, Numbers: 2, Run: func(t []string, n []int) error { return load.Steady(os.Stdout, t[0], n[0], n[1]) }},
+		"allocate":   {Numbers: 1, Run: func(_ []string, n []int) error { return allocate(n[0]) }},
+		"allocators": {Numbers: 1, Run: func(_ []string, n []int) error { return allocators(n[0]) }},
+		"bursts":     {Texts: 2, Run: func(t []string, _ []int) error { return bursts(t[0], t[1]) }},
+		"obey":       {Texts: 3, Numbers: 1, Run: func(t []string, n []int) error { return obey(t[0], t[1], t[2], n[0]) }},
 	}
-	return f(n)
 }
 
 // shown is the last line that "show" prints. By this line, a test that reads the log recognizes that the output is
@@ -122,13 +102,10 @@ func cat(files []string) error {
 	return nil
 }
 
-func spawn(count string) error {
-	n, err := strconv.Atoi(count)
-	if err != nil {
-		return fmt.Errorf("number of children: %w", err)
-	}
-	for range n {
-		if err := exec.Command("/proc/self/exe").Start(); err != nil {
+// children starts children of this program with some arguments, and waits.
+func children(count int, args ...string) error {
+	for range count {
+		if err := exec.Command("/proc/self/exe", args...).Start(); err != nil {
 			return err
 		}
 	}
@@ -154,25 +131,8 @@ func await(file, text string) error {
 	}
 }
 
-func forks(count, seconds string) error {
-	n, err := strconv.Atoi(count)
-	if err != nil {
-		return fmt.Errorf("number of children: %w", err)
-	}
-	for range n {
-		if err := exec.Command("/proc/self/exe", "fork", seconds).Start(); err != nil {
-			return err
-		}
-	}
-	return wait()
-}
-
-func fork(seconds string) error {
-	limit, err := strconv.Atoi(seconds)
-	if err != nil {
-		return fmt.Errorf("seconds: %w", err)
-	}
-	for start := time.Now(); time.Since(start) < time.Duration(limit)*time.Second; {
+func fork(seconds int) error {
+	for start := time.Now(); time.Since(start) < time.Duration(seconds)*time.Second; {
 		if err := exec.Command("/proc/self/exe", "cat").Run(); err != nil {
 			return err
 		}
@@ -188,12 +148,7 @@ const blockSize = 64 << 10
 const fileSize = 16 << 20
 
 // transfer reads or writes a disk or a file, again and again from its beginning to its end.
-func transfer(direction, name, seconds string) error {
-	limit, err := strconv.Atoi(seconds)
-	if err != nil {
-		return fmt.Errorf("seconds: %w", err)
-	}
-
+func transfer(direction, name string, seconds int) error {
 	flags, transfer := os.O_RDONLY|unix.O_DIRECT, syscall.Pread
 	switch direction {
 	case "write":
@@ -225,7 +180,7 @@ func transfer(direction, name, seconds string) error {
 
 	start := time.Now()
 	var done int64
-	for time.Since(start) < time.Duration(limit)*time.Second {
+	for time.Since(start) < time.Duration(seconds)*time.Second {
 		n, err := transfer(int(file.Fd()), block, done%size)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", direction, name, err)

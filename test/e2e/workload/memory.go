@@ -16,12 +16,8 @@ import (
 )
 
 // allocate writes to `megabytes` MiB of memory, and then waits.
-func allocate(megabytes string) error {
-	n, err := strconv.Atoi(megabytes)
-	if err != nil {
-		return fmt.Errorf("MiB: %w", err)
-	}
-	memory, err := unix.Mmap(-1, 0, n<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+func allocate(megabytes int) error {
+	memory, err := unix.Mmap(-1, 0, megabytes<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("map memory: %w", err)
 	}
@@ -32,7 +28,7 @@ func allocate(megabytes string) error {
 }
 
 // allocators starts a child that allocates memory, and another one at each SIGHUP.
-func allocators(megabytes string) error {
+func allocators(megabytes int) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGINT)
 	signals <- syscall.SIGHUP
@@ -40,7 +36,7 @@ func allocators(megabytes string) error {
 		if s != syscall.SIGHUP {
 			break
 		}
-		child := exec.Command("/proc/self/exe", "allocate", megabytes)
+		child := exec.Command("/proc/self/exe", "allocate", strconv.Itoa(megabytes))
 		if err := child.Start(); err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -24,12 +23,8 @@ type wanted struct{ threads, milliseconds, operations, memory, blocks int }
 
 // obey makes the load that a file describes, until it is killed. It reads directly from `disk`, and through the page
 // cache from `cached`, where it uses the 128 MiB with the number `region`.
-func obey(file, disk, cached, region string) error {
+func obey(file, disk, cached string, region int) error {
 	const threads = 8
-	number, err := strconv.Atoi(region)
-	if err != nil {
-		return fmt.Errorf("region: %w", err)
-	}
 	through, err := os.Open(cached)
 	if err != nil {
 		return err
@@ -45,7 +40,7 @@ func obey(file, disk, cached, region string) error {
 		}
 		go func() { failed <- turns(&now, func(w wanted) error { return work(from, i, w) }) }()
 	}
-	memory := &holding{file: through, begin: int64(number) * regionSize}
+	memory := &holding{file: through, begin: int64(region) * regionSize}
 	go func() { failed <- turns(&now, memory.work) }()
 
 	for {

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -80,27 +79,10 @@ func run(ctx context.Context, args []string) error {
 
 // work runs the program of a container or process of the experiments.
 func work(args []string) error {
-	works := map[string]struct {
-		texts, numbers int // of arguments
-		run            func(texts []string, numbers []int) error
-	}{
-		"load":   {2, 1, func(t []string, n []int) error { return load.Run(t[0], t[1], n[0]) }},
-		"steady": {1, 2, func(t []string, n []int) error { return load.Steady(os.Stdout, t[0], n[0], n[1]) }},
-		"chase":  {0, 2, func(_ []string, n []int) error { return onCPU(n[0], func() error { return chase(os.Stdout, n[1]) }) }},
-		"stream": {0, 2, func(_ []string, n []int) error { return onCPU(n[0], func() error { return stream(os.Stdout, n[1]) }) }},
-	}
-	w, known := works[args[0]]
-	if !known || len(args) != 1+w.texts+w.numbers {
-		return errors.New(usage)
-	}
-
-	var numbers []int
-	for _, text := range args[1+w.texts:] {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("argument of %s: %w", args[0], err)
-		}
-		numbers = append(numbers, n)
-	}
-	return w.run(args[1:], numbers)
+	return load.Execute(map[string]load.Command{
+		"load":   {Texts: 2, Numbers: 1, Run: func(t []string, n []int) error { return load.Run(t[0], t[1], n[0]) }},
+		"steady": {Texts: 1, Numbers: 2, Run: func(t []string, n []int) error { return load.Steady(os.Stdout, t[0], n[0], n[1]) }},
+		"chase":  {Numbers: 2, Run: func(_ []string, n []int) error { return onCPU(n[0], func() error { return chase(os.Stdout, n[1]) }) }},
+		"stream": {Numbers: 2, Run: func(_ []string, n []int) error { return onCPU(n[0], func() error { return stream(os.Stdout, n[1]) }) }},
+	}, args, usage)
 }
