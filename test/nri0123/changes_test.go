@@ -63,7 +63,9 @@ func changesBesideHooks(t *testing.T, r *rig) {
 
 func must(t *testing.T, err error) {
 	t.Helper()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // changeClass moves the container "main" into a class.
