@@ -13,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -36,6 +35,10 @@ resources:
 type rig struct {
 	options agent.Options
 	runtime *nriruntime.Runtime
+	backend *nodetest.Backend
+	more    []classes.Kind // besides the kind of `backend`
+	cancel  context.CancelFunc
+	ended   chan error
 }
 
 func newRig(t *testing.T, classFile string) *rig {
@@ -51,12 +54,11 @@ func newRig(t *testing.T, classFile string) *rig {
 	must(t, err)
 
 	must(t, runtime.Start())
-
 	t.Cleanup(runtime.Stop)
 	options := agent.DefaultOptions()
 	options.Config, options.HostRoot, options.StateDir = filepath.Join(dir, "etc"), filepath.Join(dir, "host"), filepath.Join(dir, "state")
 	options.NRISocket, options.APISocket, options.MetricsAddress = runtime.Socket(), filepath.Join(dir, "qos.sock"), freeAddress(t)
-	return &rig{options: options, runtime: runtime}
+	return &rig{options: options, runtime: runtime, backend: nodetest.NewBackend(), ended: make(chan error, 1)}
 }
 
 // must fails the test if there is an error.
@@ -82,32 +84,40 @@ func freeAddress(t *testing.T) string {
 }
 
 func (r *rig) agent() *agent.Agent {
-	backends := map[string]*nodetest.Backend{"test.example/cache": nodetest.NewBackend()}
-	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, backends)}
+	backends := map[string]*nodetest.Backend{"test.example/cache": r.backend}
+	kinds := append([]classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, backends)}, r.more...)
 	return agent.New(r.options, kinds, slog.New(slog.DiscardHandler))
 }
 
 // start runs an agent until the end of the test, and fails the test if the agent fails.
 func (r *rig) start(t *testing.T) {
 	t.Helper()
-	r.startAgent(t, r.agent())
-}
-
-func (r *rig) startAgent(t *testing.T, a *agent.Agent) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
+	r.begin(t)
 	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
+		r.cancel()
+		if err := <-r.ended; err != nil {
 			t.Errorf("the agent ended with %v", err)
 		}
 	})
+	r.synchronized(t, 1)
+}
 
-	wait, cancelWait := context.WithTimeout(t.Context(), time.Minute)
-	defer cancelWait()
-	must(t, r.runtime.WaitSynchronized(wait, 1))
+// begin runs an agent; terminate ends it.
+func (r *rig) begin(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r.cancel = cancel
+	t.Cleanup(cancel)
+	a := r.agent()
+	go func() { r.ended <- a.Run(ctx) }()
+}
+
+// synchronized waits until plugins have been synchronized `n` times.
+func (r *rig) synchronized(t *testing.T, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, r.runtime.WaitSynchronized(ctx, n))
 }
 
 func (r *rig) get(t *testing.T, path string) (int, string) {
@@ -261,12 +271,9 @@ func TestClassFilesAreReadAgainAtSIGHUP(t *testing.T) {
 	}
 
 	write(t, filepath.Join(r.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
-	must(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	r.hangUp(t)
 
-	for _, body := r.get(t, "/metrics"); !strings.Contains(body, `class="silver"`); {
-		_, body = r.get(t, "/metrics")
-	}
-
+	r.until(t, "/metrics", `qos_class_capacity{class="silver",resource="test.example/cache"} 2`)
 	if err := r.run(t, "test.example/cache=silver"); err != nil {
 		t.Error(err)
 	}

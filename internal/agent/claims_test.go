@@ -4,13 +4,9 @@
 package agent_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
-	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
-	"github.com/qos-nri/qos-nri-plugin/internal/agent"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
@@ -20,11 +16,10 @@ import (
 // first claims. No class file needs these hooks, but the limits of volumes are set in the cgroups of pods.
 func TestTheFirstClaimsRegisterThePluginAgain(t *testing.T) {
 	r := newRig(t, files)
-	backends := map[string]*nodetest.Backend{"test.example/cache": nodetest.NewBackend(), classes.ClaimResource: nodetest.NewBackend()}
-	volumes := nodetest.Kind("volumeio", []classes.Scope{classes.VolumeScope}, backends)
+	volumes := nodetest.Kind("volumeio", []classes.Scope{classes.VolumeScope}, map[string]*nodetest.Backend{classes.ClaimResource: nodetest.NewBackend()})
 	volumes.Claims = nodetest.ClaimedClasses()
-	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, backends), volumes}
-	r.startAgent(t, agent.New(r.options, kinds, slog.New(slog.DiscardHandler)))
+	r.more = []classes.Kind{volumes}
+	r.start(t)
 
 	conn, err := nodeclient.Connect(r.options.APISocket)
 	must(t, err)
@@ -34,9 +29,5 @@ func TestTheFirstClaimsRegisterThePluginAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	patient, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := r.runtime.WaitSynchronized(patient, 2); err != nil {
-		t.Error(err)
-	}
+	r.synchronized(t, 2)
 }

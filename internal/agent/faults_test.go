@@ -4,9 +4,7 @@
 package agent_test
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -81,7 +79,7 @@ func TestWrongClassFilesAreReportedAndTheFormerOnesStayLive(t *testing.T) {
 func TestAnUpdatedConfigMapIsApplied(t *testing.T) {
 	r := newRig(t, "")
 	dir := r.options.Config
-	remove(t, filepath.Join(dir, "classes.yaml"))
+	must(t, os.Remove(filepath.Join(dir, "classes.yaml")))
 	for version, text := range map[string]string{"1": files, "2": strings.ReplaceAll(files, "gold", "silver")} {
 		write(t, filepath.Join(dir, "..version_"+version, "classes.yaml"), text)
 	}
@@ -105,70 +103,34 @@ func link(t *testing.T, target, name string) {
 	must(t, os.Symlink(target, name))
 }
 
-func remove(t *testing.T, name string) {
-	t.Helper()
-	must(t, os.Remove(name))
-}
-
 // TestARemovedGroupIsRepairedAtOnce sets the repair interval to an hour, so that no periodic repair finds the drift.
 func TestARemovedGroupIsRepairedAtOnce(t *testing.T) {
-	h := newHanging(t)
-	group := filepath.Join(h.options.HostRoot, "sys/fs/resctrl/qos-gold")
+	r := newRig(t, files)
+	group := filepath.Join(r.options.HostRoot, "sys/fs/resctrl/qos-gold")
 	write(t, filepath.Join(group, "schemata"), "L3:0=f")
-	h.options.RepairInterval = time.Hour
-	h.begin(t)
-	h.synchronized(t)
-	h.backend.Damage(classes.Drift{Found: []string{"the group was removed"}})
+	r.options.RepairInterval = time.Hour
+	r.begin(t)
+	r.synchronized(t, 1)
+	r.backend.Damage(classes.Drift{Found: []string{"the group was removed"}})
 	must(t, os.RemoveAll(group))
-	h.until(t, "/metrics", `qos_drift_corrections_total{resource="test.example/cache",what="configuration"} 1`)
-}
-
-// hanging is a rig whose agent calls a backend that can hang, as a call into the kernel can. See the method hang.
-type hanging struct {
-	*rig
-	backend *nodetest.Backend
-	cancel  context.CancelFunc
-	ended   chan error
-}
-
-func newHanging(t *testing.T) *hanging {
-	t.Helper()
-	return &hanging{rig: newRig(t, files), backend: nodetest.NewBackend(), ended: make(chan error, 1)}
+	r.until(t, "/metrics", `qos_drift_corrections_total{resource="test.example/cache",what="configuration"} 1`)
 }
 
 // hang makes an operation of the backend hang until the test ends. The returned channel is closed when the first call
 // hangs.
-func (h *hanging) hang(t *testing.T, operation string) (reached <-chan struct{}) {
+func (r *rig) hang(t *testing.T, operation string) (reached <-chan struct{}) {
 	t.Helper()
 	released := make(chan struct{})
 	t.Cleanup(func() { close(released) })
-	return h.backend.Stick(operation, released)
-}
-
-// begin runs the agent; terminate ends it.
-func (h *hanging) begin(t *testing.T) {
-	t.Helper()
-	backends := map[string]*nodetest.Backend{"test.example/cache": h.backend}
-	kinds := []classes.Kind{nodetest.Kind("test", []classes.Scope{classes.ContainerScope}, backends)}
-	ctx, cancel := context.WithCancel(t.Context())
-	h.cancel = cancel
-	t.Cleanup(cancel)
-	go func() { h.ended <- agent.New(h.options, kinds, slog.New(slog.DiscardHandler)).Run(ctx) }()
-}
-
-func (h *hanging) synchronized(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	must(t, h.runtime.WaitSynchronized(ctx, 1))
+	return r.backend.Stick(operation, released)
 }
 
 // terminate cancels the agent's context, as SIGTERM does. It fails the test if the agent does not end in time.
-func (h *hanging) terminate(t *testing.T) error {
+func (r *rig) terminate(t *testing.T) error {
 	t.Helper()
-	h.cancel()
+	r.cancel()
 	select {
-	case err := <-h.ended:
+	case err := <-r.ended:
 		return err
 	case <-time.After(stopTime + time.Second):
 		t.Fatalf("the agent has not ended within %s", stopTime)
@@ -177,14 +139,14 @@ func (h *hanging) terminate(t *testing.T) error {
 }
 
 func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
-	h := newHanging(t)
-	reached := h.hang(t, "enforce")
-	h.begin(t)
-	h.synchronized(t)
+	r := newRig(t, files)
+	reached := r.hang(t, "enforce")
+	r.begin(t)
+	r.synchronized(t, 1)
 	started := make(chan error, 1)
-	go func() { started <- h.run(t, "test.example/cache=gold") }()
+	go func() { started <- r.run(t, "test.example/cache=gold") }()
 	<-reached
-	if err := h.terminate(t); err != nil {
+	if err := r.terminate(t); err != nil {
 		t.Errorf("the agent ended with %v", err)
 	}
 
@@ -193,42 +155,40 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 	}
 
 	// The container whose start was interrupted has no slot, so the next agent can assign both slots.
-	h.backend = nodetest.NewBackend()
-	h.begin(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	must(t, h.runtime.WaitSynchronized(ctx, 2))
+	r.backend = nodetest.NewBackend()
+	r.begin(t)
+	r.synchronized(t, 2)
 
 	for range 2 {
-		if err := h.run(t, "test.example/cache=gold"); err != nil {
+		if err := r.run(t, "test.example/cache=gold"); err != nil {
 			t.Error(err)
 		}
 	}
 
-	if err := h.terminate(t); err != nil {
+	if err := r.terminate(t); err != nil {
 		t.Errorf("the next agent ended with %v", err)
 	}
 }
 
 func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 	t.Run("at a reload", func(t *testing.T) {
-		h := newHanging(t)
-		h.begin(t)
-		h.synchronized(t)
-		reached := h.hang(t, "apply")
-		write(t, filepath.Join(h.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
-		h.hangUp(t)
+		r := newRig(t, files)
+		r.begin(t)
+		r.synchronized(t, 1)
+		reached := r.hang(t, "apply")
+		write(t, filepath.Join(r.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
+		r.hangUp(t)
 		<-reached
-		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all goroutines of qos-nri-plugin ended") {
+		if err := r.terminate(t); err != nil && !strings.Contains(err.Error(), "not all goroutines of qos-nri-plugin ended") {
 			t.Errorf("the agent ended with %v", err)
 		}
 	})
 	t.Run("at the start", func(t *testing.T) {
-		h := newHanging(t)
-		reached := h.hang(t, "apply")
-		h.begin(t)
+		r := newRig(t, files)
+		reached := r.hang(t, "apply")
+		r.begin(t)
 		<-reached
-		if err := h.terminate(t); err != nil && !strings.Contains(err.Error(), "not all goroutines of qos-nri-plugin ended") {
+		if err := r.terminate(t); err != nil && !strings.Contains(err.Error(), "not all goroutines of qos-nri-plugin ended") {
 			t.Errorf("the agent ended with %v", err)
 		}
 	})
@@ -236,26 +196,26 @@ func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 
 // TestAHungKernelIsReportedAndClassFilesAreStillApplied lets the read of one container's class hang.
 func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
-	h := newHanging(t)
-	h.options.RepairInterval = 10 * time.Millisecond
-	h.begin(t)
-	h.synchronized(t)
-	must(t, h.run(t, "test.example/cache=gold"))
+	r := newRig(t, files)
+	r.options.RepairInterval = 10 * time.Millisecond
+	r.begin(t)
+	r.synchronized(t, 1)
+	must(t, r.run(t, "test.example/cache=gold"))
 
-	<-h.hang(t, "observe")
-	h.until(t, "/metrics", "qos_kernel_calls_blocked 1")
-	if status, body := h.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "the kernel does not answer") {
+	<-r.hang(t, "observe")
+	r.until(t, "/metrics", "qos_kernel_calls_blocked 1")
+	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "the kernel does not answer") {
 		t.Errorf("/readyz answers %d: %s", status, body)
 	}
 
-	write(t, filepath.Join(h.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
-	h.hangUp(t)
-	h.until(t, "/metrics", `qos_class_capacity{class="silver",resource="test.example/cache"} 2`)
-	if err := h.run(t, "test.example/cache=silver"); err != nil {
+	write(t, filepath.Join(r.options.Config, "classes.yaml"), strings.ReplaceAll(files, "gold", "silver"))
+	r.hangUp(t)
+	r.until(t, "/metrics", `qos_class_capacity{class="silver",resource="test.example/cache"} 2`)
+	if err := r.run(t, "test.example/cache=silver"); err != nil {
 		t.Errorf("a class of the new files is not assigned: %v", err)
 	}
 
-	if err := h.terminate(t); err != nil {
+	if err := r.terminate(t); err != nil {
 		t.Errorf("the agent ended with %v", err)
 	}
 }
@@ -263,15 +223,15 @@ func TestAHungKernelIsReportedAndClassFilesAreStillApplied(t *testing.T) {
 // TestContainersAreCreatedAlthoughTheDiskOfTheStateDirectoryIsFull covers the creation of containers. The test for
 // updates is in internal/node.
 func TestContainersAreCreatedAlthoughTheDiskOfTheStateDirectoryIsFull(t *testing.T) {
-	h := newHanging(t)
-	h.begin(t)
-	h.synchronized(t)
-	must(t, h.run(t, "test.example/cache=gold"))
-	link(t, "/dev/full", filepath.Join(h.options.StateDir, "changes.json.new"))
-	if err := h.run(t, "test.example/cache=gold"); err != nil {
+	r := newRig(t, files)
+	r.begin(t)
+	r.synchronized(t, 1)
+	must(t, r.run(t, "test.example/cache=gold"))
+	link(t, "/dev/full", filepath.Join(r.options.StateDir, "changes.json.new"))
+	if err := r.run(t, "test.example/cache=gold"); err != nil {
 		t.Errorf("a creation failed, although it does not write the checkpoint: %v", err)
 	}
-	if err := h.terminate(t); err != nil {
+	if err := r.terminate(t); err != nil {
 		t.Error(err)
 	}
 }
@@ -284,17 +244,17 @@ func TestAnUnusableStateDirectoryEndsTheAgentBeforeItRegisters(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHanging(t)
-			spoil(t, &h.options)
-			h.begin(t)
-			err := <-h.ended
-			if err == nil || !strings.Contains(err.Error(), h.options.StateDir) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error is %v, want one line with %s", err, h.options.StateDir)
+			r := newRig(t, files)
+			spoil(t, &r.options)
+			r.begin(t)
+			err := <-r.ended
+			if err == nil || !strings.Contains(err.Error(), r.options.StateDir) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error is %v, want one line with %s", err, r.options.StateDir)
 			}
 			if path := (*os.PathError)(nil); !errors.As(err, &path) {
 				t.Errorf("the error %v does not wrap its cause", err)
 			}
-			if got := h.runtime.Synchronizations(); got != 0 {
+			if got := r.runtime.Synchronizations(); got != 0 {
 				t.Errorf("%d synchronizations", got)
 			}
 		})

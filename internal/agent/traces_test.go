@@ -4,7 +4,6 @@
 package agent_test
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeclient"
@@ -63,16 +61,10 @@ func TestHooksAndClassFilesAreTraced(t *testing.T) {
 	defer server.Close()
 	r := newRig(t, files)
 	var err error
-	if r.options.Tracer, err = tracing.New(server.URL, nil, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- r.agent().Run(ctx) }()
-	wait, cancelWait := context.WithTimeout(t.Context(), time.Minute)
-	defer cancelWait()
-	must(t, r.runtime.WaitSynchronized(wait, 1))
+	r.options.Tracer, err = tracing.New(server.URL, nil, slog.New(slog.DiscardHandler))
+	must(t, err)
+	r.begin(t)
+	r.synchronized(t, 1)
 	must(t, r.run(t, "test.example/cache=gold"))
 
 	if err := r.run(t, "test.example/cache=none-such"); err == nil {
@@ -89,8 +81,7 @@ func TestHooksAndClassFilesAreTraced(t *testing.T) {
 		t.Fatal("the class of a pod that does not exist was changed")
 	}
 
-	cancel()
-	must(t, <-ended)
+	must(t, r.terminate(t))
 
 	received.mu.Lock()
 	defer received.mu.Unlock()

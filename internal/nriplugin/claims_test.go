@@ -5,6 +5,7 @@ package nriplugin_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -18,7 +19,7 @@ import (
 // These are contents of io.max: with one limit of reads, with the class gold of claimClasses, and with the lower limits of this
 // class and of the class silver of the class file.
 const (
-	limitOf     = "254:16 rbps=%s wbps=max riops=max wiops=max"
+	limitOf     = "254:16 rbps=%d wbps=max riops=max wiops=max"
 	fromClaim   = "254:16 rbps=15000000 wbps=max riops=max wiops=700"
 	silverFirst = "254:16 rbps=10000000 wbps=max riops=max wiops=700"
 )
@@ -32,6 +33,14 @@ func claim(class string) []classes.ClaimedVolume {
 // claimClasses returns the classes that claims can have. The class file also defines a class gold, with other limits.
 func claimClasses() map[string]qos.VolumeLimits {
 	return map[string]qos.VolumeLimits{"gold": {MaxReadBps: 15_000_000, MaxWriteIops: 700}, "bronze": {MaxReadBps: 5_000_000}}
+}
+
+// newClaimedRig returns a rig on which a claim requests a class for the volume of pod a.
+func newClaimedRig(t *testing.T, class string) *volumeRig {
+	t.Helper()
+	r := newVolumeRig(t)
+	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim(class)})
+	return r
 }
 
 func (r *volumeRig) setClaims(t *testing.T, claimed claims.Claims) {
@@ -64,8 +73,7 @@ func (r *volumeRig) wantClaimed(t *testing.T, id, class, device string) {
 }
 
 func TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r := newClaimedRig(t, "gold")
 	id, err := r.create(t, r.podOf(t, "a", ""), onVdb)
 	must(t, err)
 	r.wantPodLimits(t, id, "")
@@ -85,15 +93,15 @@ func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
 	r.wantClaimed(t, id, "gold", "254:16")
 
 	r.setClaims(t, claims.Claims{Limits: all, Volumes: claim("bronze")})
-	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
+	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))
 	r.wantClaimed(t, id, "bronze", "254:16")
 
 	all["bronze"] = qos.VolumeLimits{MaxReadBps: 6_000_000}
 	r.setClaims(t, claims.Claims{Limits: all, Volumes: claim("bronze")})
-	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "6000000", 1))
+	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 6000000))
 
 	r.mustConfigure(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
-	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "6000000", 1))
+	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 6000000))
 	r.wantClaimed(t, id, "bronze", "254:16")
 
 	r.setClaims(t, claims.Claims{})
@@ -108,15 +116,14 @@ func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
 }
 
 func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimits(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.wantPodLimits(t, id, silverFirst)
 	r.wantClaimed(t, id, "gold", "254:16")
 
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
 	r.node.Repair(t.Context())
-	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
+	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))
 
 	r.setClaims(t, claims.Claims{})
 	r.node.Repair(t.Context())
@@ -125,8 +132,7 @@ func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimits(t *testing.T) {
 }
 
 func TestLimitsOfAClaimAndAnAnnotationEndWithTheContainer(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.wantPodLimits(t, id, silverFirst)
 	r.mustStop(t, id)
@@ -135,8 +141,7 @@ func TestLimitsOfAClaimAndAnAnnotationEndWithTheContainer(t *testing.T) {
 }
 
 func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onTmpfs)
 	r.wantClaimed(t, id, "", "")
 	refused := r.node.Refused()
@@ -154,8 +159,7 @@ func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) 
 }
 
 func TestInvalidClassesOfClaimsChangeNothing(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
 	err := r.node.SetClaims(t.Context(), claims.Claims{Limits: map[string]qos.VolumeLimits{"one": {MaxReadBps: 1}}, Volumes: claim("one")})
 	if !errors.Is(err, classes.ErrBadRequest) || !strings.Contains(err.Error(), `"1" is too small; the minimum is 2`) {
@@ -165,23 +169,20 @@ func TestInvalidClassesOfClaimsChangeNothing(t *testing.T) {
 }
 
 func TestAClaimWithAClassThatDoesNotExistChangesNothing(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("lead")})
+	r := newClaimedRig(t, "lead")
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.wantPodLimits(t, id, silver)
 }
 
 // TestAVolumeWhoseClaimHasAMissingClassIsNotReported requests class lead, which is not a class of claimClasses.
 func TestAVolumeWhoseClaimHasAMissingClassIsNotReported(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("lead")})
+	r := newClaimedRig(t, "lead")
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
 	r.wantVolumes(t, id, "")
 }
 
 func TestTheClassOfAClaimNeedsNoClassFileWithVolumeClasses(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
 	r.mustConfigure(t, machineFiles)
 	r.wantPodLimits(t, id, fromClaim)
@@ -232,8 +233,7 @@ func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 
 // TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain uses class files that define classes of containers only.
 func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r := newClaimedRig(t, "gold")
 	r.mustConfigure(t, machineFiles)
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
 	r.wantPodLimits(t, id, fromClaim)
@@ -267,8 +267,7 @@ func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 // TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim runs a container whose image has a symbolic link at the mount path.
 func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	const dir = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/pv/mount"
-	r := newVolumeRig(t)
-	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+	r := newClaimedRig(t, "gold")
 	r.host.Cgroups().Mount("61 1 254:16 / " + dir + " rw - ext4 /dev/vdb rw")
 	r.mounts = []*api.Mount{{Destination: "/data/", Source: dir}, {Destination: "/etc/hosts", Source: "/var/lib/kubelet/pods/uid-a/etc-hosts"}}
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), "50 40 254:16 / /elsewhere rw - ext4 /dev/vdb rw")
@@ -277,7 +276,7 @@ func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 
 	r.startNewWith(t, volumeFiles)
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
-	r.wantPodLimits(t, id, strings.Replace(limitOf, "%s", "5000000", 1))
+	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))
 }
 
 // TestTheVolumeThatHidesAnotherIsLimited mounts two volumes at /data/ and /data. The container sees the disk 254:16, which
@@ -294,8 +293,7 @@ func TestTheVolumeThatHidesAnotherIsLimited(t *testing.T) {
 		"the same volume at two paths": {[]string{volumes + "pv/mount", volumes + "pv/mount"}, "254:16"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newVolumeRig(t)
-			r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
+			r := newClaimedRig(t, "gold")
 			r.host.Cgroups().Mount("61 1 254:16 / " + volumes + "pv/mount rw - ext4 /dev/vdb rw")
 			r.host.Cgroups().Mount("62 1 254:0 / " + volumes + "other/mount rw - ext4 /dev/vda rw")
 			r.mounts = []*api.Mount{{Destination: "/data/", Source: test.sources[0]}, {Destination: "/data", Source: test.sources[1]}}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
-	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
 // conforming has a resource of each kind, by the kind's field. Its classes a and b have different effects. A new kind adds a row. Further
@@ -84,7 +83,7 @@ func (c *conformance) wantClass(t *testing.T, id, want string) {
 }
 
 func TestEachKindConformsToTheContract(t *testing.T) {
-	kinds := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{}).kinds
+	kinds := newMachineRigWith(t, machineFiles).kinds
 	for _, kind := range kinds {
 		if conforming()[kind.Field] == "" {
 			t.Errorf("kind %s has no resource in conforming()", kind.Field)
@@ -109,7 +108,7 @@ func TestEachKindConformsToTheContract(t *testing.T) {
 func testConformance(t *testing.T, scope classes.Scope, section string) {
 	start := func(t *testing.T) *conformance {
 		t.Helper()
-		r := newMachineRigOn(t, newMachine(simcgroup.New()), conformanceFile(scope, 1, section, "a", "b"), nriruntime.Options{})
+		r := newMachineRigWith(t, conformanceFile(scope, 1, section, "a", "b"))
 		return &conformance{r, scope, section}
 	}
 	mustRun := func(t *testing.T, c *conformance) string {
@@ -174,13 +173,13 @@ func testConformance(t *testing.T, scope classes.Scope, section string) {
 // reason why it cannot be compared with the usage. Promises does not change the machine.
 func TestTheLimitsThatAKindReportsCanBeMeasured(t *testing.T) {
 	promising := map[string]bool{}
-	for _, kind := range newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{}).kinds {
+	for _, kind := range newMachineRigWith(t, machineFiles).kinds {
 		scope := kind.Scopes[0]
 		for _, section := range append(conformingToo()[kind.Field], conforming()[kind.Field]) {
 			if scope == classes.VolumeScope {
 				continue
 			}
-			r := newMachineRigOn(t, newMachine(simcgroup.New()), conformanceFile(scope, 1, section, "a", "b"), nriruntime.Options{})
+			r := newMachineRigWith(t, conformanceFile(scope, 1, section, "a", "b"))
 			resource, _ := r.node.Live().Resource(conformanceResource)
 			promiser, is := resource.Backend.(classes.Promiser)
 			if !is {
@@ -209,7 +208,7 @@ func TestTheLimitsThatAKindReportsCanBeMeasured(t *testing.T) {
 }
 
 func TestABackendWithoutAConfigurationWritesNothing(t *testing.T) {
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{})
+	r := newMachineRigWith(t, machineFiles)
 	for _, kind := range r.kinds {
 		t.Run(kind.Field, func(t *testing.T) {
 			scope := kind.Scopes[0]

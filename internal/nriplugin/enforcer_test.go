@@ -17,8 +17,6 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/test/enforcer"
-	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
-	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
 // startEnforcer starts a vendor's program beside the plugin, and returns its directory.
@@ -48,7 +46,7 @@ func (r *machineRig) limited(t *testing.T, id string) string {
 }
 
 func TestAVendorsProgramEnforcesClassesAndReportsThoseThatItCannot(t *testing.T) {
-	r := newExternalRig(t)
+	r := newMachineRigWith(t, externalFiles)
 	before := r.mustRun(t, r.pod(t, "before", ""))
 	dir := r.startEnforcer(t)
 	high := r.mustRun(t, r.pod(t, "a", xyz+"=high"))
@@ -80,7 +78,7 @@ func TestAVendorsProgramEnforcesClassesAndReportsThoseThatItCannot(t *testing.T)
 
 func TestReportsThatTheNodeAPIRefuses(t *testing.T) {
 	_, enforcedHere, _ := strings.Cut(machineFiles, "resources:\n")
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), externalFiles+enforcedHere, nriruntime.Options{})
+	r := newMachineRigWith(t, externalFiles+enforcedHere)
 	uid := r.subject(t, r.mustRun(t, r.pod(t, "a", ""))).PodUID
 	for _, c := range []struct {
 		name   string
@@ -107,7 +105,7 @@ func TestReportsThatTheNodeAPIRefuses(t *testing.T) {
 
 func TestOnlyTheEnforcerOfAResourceAndRootReportOnIt(t *testing.T) {
 	files := strings.Replace(externalFiles, "{name: low}]\n  external: {}", "{name: low}]\n  external: {enforcerUser: 4242}", 1)
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), files, nriruntime.Options{})
+	r := newMachineRigWith(t, files)
 	pod := r.pod(t, "a", netQoS+"=slow")
 	subject := r.subject(t, r.mustRun(t, pod))
 	for _, c := range []struct {
@@ -152,7 +150,7 @@ resources:
 		"the resource was removed and added again": {strings.Replace(files, xyz, netQoS, 1), files},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newMachineRigOn(t, newMachine(simcgroup.New()), files, nriruntime.Options{})
+			r := newMachineRigWith(t, files)
 			id := r.mustRun(t, r.pod(t, "a", xyz+"=low"))
 			report := state.EnforcementReport{Resource: xyz, Class: "low", Problem: "the card is not ready", Privileged: true}
 			must(t, r.node.ReportEnforcement(r.subject(t, id), report))

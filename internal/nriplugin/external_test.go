@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
-
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
@@ -34,13 +32,8 @@ const (
 	netQoS = "vendor.example/net"
 )
 
-func newExternalRig(t *testing.T) *machineRig {
-	t.Helper()
-	return newMachineRigOn(t, newMachine(simcgroup.New()), externalFiles, nriruntime.Options{})
-}
-
 func TestExternalClassesAreCountedAssignedAndChangedLikeOthers(t *testing.T) {
-	r := newExternalRig(t)
+	r := newMachineRigWith(t, externalFiles)
 	high := r.mustRun(t, r.pod(t, "a", xyz+"=high"))
 	low := r.mustRun(t, r.pod(t, "b", ""))
 	r.wantReported(t, high, xyz, "high/pod")
@@ -66,7 +59,7 @@ func TestExternalClassesAreCountedAssignedAndChangedLikeOthers(t *testing.T) {
 }
 
 func TestAnExternalClassOfPodScopeIsRefusedBeforeThePodRuns(t *testing.T) {
-	r := newExternalRig(t)
+	r := newMachineRigWith(t, externalFiles)
 	pod := r.pod(t, "a", netQoS+"=fast")
 	if e, _ := r.node.Get(pod); e.Class(netQoS) != "fast" {
 		t.Errorf("the pod has the class %q, want fast", e.Class(netQoS))
@@ -79,7 +72,7 @@ func TestAnExternalClassOfPodScopeIsRefusedBeforeThePodRuns(t *testing.T) {
 }
 
 func TestExternalClassesSurviveARestartOfThePlugin(t *testing.T) {
-	r := newExternalRig(t)
+	r := newMachineRigWith(t, externalFiles)
 	high := r.mustRun(t, r.pod(t, "a", xyz+"=high"))
 	r.startNewWith(t, externalFiles)
 	r.wantReported(t, high, xyz, "high/pod")
@@ -100,7 +93,7 @@ func TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			files := strings.Replace(machineFiles, "- name: k8s.io/rdt\n", "- name: k8s.io/rdt\n  "+test.field+"\n", 1)
-			r := newMachineRigOn(t, newMachine(simcgroup.New()), files, nriruntime.Options{})
+			r := newMachineRigWith(t, files)
 			pod := r.podWith(t, nriruntime.PodConfig{Name: "a", RuntimeHandler: test.handler})
 			id := r.mustRun(t, pod)
 			r.wantReported(t, id, "k8s.io/rdt", test.want)
@@ -112,7 +105,7 @@ func TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass(t *testing.T) {
 }
 
 func TestARequestOfAPodWhoseRuntimeHandlerHasItsOwnKernelIsRefused(t *testing.T) {
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, nriruntime.Options{})
+	r := newMachineRigWith(t, machineFiles)
 	pod := r.podWith(t, nriruntime.PodConfig{
 		Name: "a", RuntimeHandler: "kata-qemu", Annotations: map[string]string{classes.PodKey: "rdt=gold"},
 	})

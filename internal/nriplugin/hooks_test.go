@@ -5,6 +5,7 @@ package nriplugin
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -20,11 +21,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// runtimeSide is a stub whose runtime supports all features that the plugin uses.
-type runtimeSide struct{ stub.Stub }
+// runtimeSide is a stub whose runtime supports all features that the plugin uses, and reports a request timeout.
+type runtimeSide struct {
+	stub.Stub
+	timeout time.Duration
+}
 
-func (runtimeSide) RequestTimeout() time.Duration { return time.Minute }
-func (runtimeSide) RuntimeNRIVersion() string     { return "v0.12.5" }
+func (r runtimeSide) RequestTimeout() time.Duration { return r.timeout }
+func (runtimeSide) RuntimeNRIVersion() string       { return "v0.12.5" }
 func (runtimeSide) UpdateContainers([]*api.ContainerUpdate) ([]*api.ContainerUpdate, error) {
 	return nil, nil
 }
@@ -64,7 +68,7 @@ func sessionOf(t *testing.T, text string) (*session, *node.Node) {
 	must(t, n.Configure(t.Context(), classes.FileSet{Config: config}))
 
 	s := newSession(New(n, Options{Log: log}))
-	s.stub = runtimeSide{}
+	s.stub = runtimeSide{timeout: time.Minute}
 	_, err = s.Configure(t.Context(), "", "", "")
 	must(t, err)
 	return s, n
@@ -171,7 +175,7 @@ func TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger(t *testing.T) {
 				return nil
 			}}), Options{Log: log}))
 
-			s.stub = runtimeSide{}
+			s.stub = runtimeSide{timeout: time.Minute}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if !waits {
@@ -187,5 +191,35 @@ func TestNoContainerIsEndedOnceTheRuntimeWaitsNoLonger(t *testing.T) {
 				t.Errorf("the plugin has ended container %q", killed)
 			}
 		})
+	}
+}
+
+// TestAPluginThatDisconnectsRefusesContainersWhoseVolumesHaveClasses uses containers whose creation needs no
+// adjustment, because the plugin itself sets the limits of volumes at the start.
+func TestAPluginThatDisconnectsRefusesContainersWhoseVolumesHaveClasses(t *testing.T) {
+	const resource = "test.example/volume"
+	s, n := sessionOf(t, "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\n"+
+		"resources: [{name: "+resource+", scope: volume, test: {names: [gold]}}]\n")
+	s.startLeaving(errLeaving)
+
+	for request, want := range map[string]error{"/data=gold": errLeaving, "": nil} {
+		p := &api.PodSandbox{Id: "s", Uid: "u", Annotations: map[string]string{classes.VolumeKeyPrefix + "main": request}}
+		_, _, err := s.CreateContainer(t.Context(), p, &api.Container{Id: "c", Name: "main", PodSandboxId: "s"})
+		if !errors.Is(err, want) || nodetest.InUse(n.Status(), resource, "gold") != 0 {
+			t.Errorf("request %q: the error is %v, and %d slots are in use", request, err, nodetest.InUse(n.Status(), resource, "gold"))
+		}
+	}
+}
+
+func TestAHookHas60PercentOfTheRuntimesRequestTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{
+		0:                      1200 * time.Millisecond, // runtimes with an NRI before 0.8 report no timeout
+		400 * time.Millisecond: 240 * time.Millisecond,
+		2 * time.Second:        1200 * time.Millisecond,
+		10 * time.Second:       6 * time.Second,
+	} {
+		if got := (&session{stub: runtimeSide{timeout: timeout}}).deadline(); got != want {
+			t.Errorf("with a timeout of %s a hook has %s, want %s", timeout, got, want)
+		}
 	}
 }

@@ -239,7 +239,7 @@ func TestAProtectionAboveALimitIsReportedAtTheContainer(t *testing.T) {
 				file += "- {name: " + other + ", linux: {classes: {b: {memory: {high: " + test.high + "}}}}}\n"
 				request += "," + other + "=b"
 			}
-			r := newMachineRigOn(t, newMachine(simcgroup.New()), file, nriruntime.Options{})
+			r := newMachineRigWith(t, file)
 			id := r.mustRunBurstable(t, "a", request)
 			pod := path.Dir(r.cgroupFile(t, id, ""))
 			for _, parent := range []string{pod, path.Dir(pod)} {
@@ -274,7 +274,7 @@ func TestAClassWithAShareOfALimitIsRefusedToAContainerWithoutTheLimit(t *testing
 // that was created later, as that of the publisher.
 func TestThePluginsOwnPodsGetTheDefaultClass(t *testing.T) {
 	file := strings.Replace(profileFile("a: {pids: {max: 100}}"), "  linux:", "  defaultClass: a\n  linux:", 1)
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), externalFiles, nriruntime.Options{})
+	r := newMachineRigWith(t, externalFiles)
 	pod := r.podWith(t, nriruntime.PodConfig{Name: "own", Namespace: "qos-system"})
 	r.stop()
 	plugin := r.mustRunWithoutPlugin(t, pod)

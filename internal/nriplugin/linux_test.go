@@ -28,7 +28,7 @@ func profileFile(classes string) string {
 
 func newProfileRig(t *testing.T, classes string) *machineRig {
 	t.Helper()
-	return newMachineRigOn(t, newMachine(simcgroup.New()), profileFile(classes), nriruntime.Options{})
+	return newMachineRigWith(t, profileFile(classes))
 }
 
 // runBurstable runs a container with a memory limit of 1 GiB, half a CPU, the OOM score 900, and the values that kubelet 1.37 sets for its
@@ -370,7 +370,7 @@ func TestAClassThatTheMachineCannotSetIsReportedWithTheReason(t *testing.T) {
 // annotation of the container.
 func TestAClassOfAnotherResourceCanChangeBesideAPropertyOfTheProcess(t *testing.T) {
 	file := profileFile("low: {oomScoreAdj: {add: -200}}") + "- {name: " + xyz + ", classes: [{name: high}], external: {}}\n"
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), file, nriruntime.Options{})
+	r := newMachineRigWith(t, file)
 	id := r.mustRunBurstable(t, "a", profile+"=low")
 	r.startNewWith(t, file)
 	for _, class := range []string{"high", ""} {

@@ -135,6 +135,12 @@ func newMachineRig(t *testing.T, cgroups *simcgroup.Machine) *machineRig {
 	return newMachineRigOn(t, newMachine(cgroups), machineFiles, nriruntime.Options{})
 }
 
+// newMachineRigWith returns a rig on a machine with cgroup v2, with the class files in `text`.
+func newMachineRigWith(t *testing.T, text string) *machineRig {
+	t.Helper()
+	return newMachineRigOn(t, newMachine(simcgroup.New()), text, nriruntime.Options{})
+}
+
 // newMachine returns a machine with the disks vda and vdb, and with resctrl.
 func newMachine(cgroups *simcgroup.Machine) *sim.Machine {
 	spec := resctrl.IntelSpec()

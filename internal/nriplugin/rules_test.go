@@ -10,7 +10,6 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
-	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
 const rules = `
@@ -56,7 +55,7 @@ func TestRulesDecideTheClassesOfPodsThatRequestNothing(t *testing.T) {
 		{"no rule that matches", nriruntime.PodConfig{}, "", "low/default"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})
+			r := newMachineRigWith(t, rules)
 			c.pod.Name = "a"
 			_, id := r.runIn(t, c.pod, c.digest)
 			r.wantReported(t, id, xyz, c.want)
@@ -68,13 +67,13 @@ func TestRulesDecideTheClassesOfPodsThatRequestNothing(t *testing.T) {
 }
 
 func TestRulesApplyToThePodItself(t *testing.T) {
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})
+	r := newMachineRigWith(t, rules)
 	pod, _ := r.runIn(t, nriruntime.PodConfig{Name: "a", CgroupParent: "/kubepods/besteffort/podu"}, "")
 	r.wantReported(t, pod, netQoS, "slow/rule best-effort")
 }
 
 func TestRunningContainersFollowChangedRules(t *testing.T) {
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})
+	r := newMachineRigWith(t, rules)
 	_, id := r.runIn(t, nriruntime.PodConfig{Name: "a", Labels: map[string]string{"app": "web"}}, "")
 	r.wantReported(t, id, xyz, "middle/rule web")
 
@@ -85,7 +84,7 @@ func TestRunningContainersFollowChangedRules(t *testing.T) {
 }
 
 func TestTheNodeAPIHasThePodQOSClassOfEachPod(t *testing.T) {
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), rules, nriruntime.Options{})
+	r := newMachineRigWith(t, rules)
 	for name, parent := range map[string]string{
 		"Guaranteed": "/kubepods/poda", "Burstable": "/kubepods/burstable/podb", "BestEffort": "kubepods-besteffort-podc.slice", "": "/other/podd",
 	} {

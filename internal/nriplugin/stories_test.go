@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
-	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/test/stories"
 )
 
@@ -37,7 +36,7 @@ func runStory(t *testing.T, story stories.Story) {
 	if strings.Contains(story.ClassFile, "memoryPolicy") {
 		t.Skip("in a test program, NRI reports a version that cannot set NUMA policies; the tests in virtual machines run this story")
 	}
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), story.ClassFile, nriruntime.Options{})
+	r := newMachineRigWith(t, story.ClassFile)
 	sandbox := r.podWith(t, nriruntime.PodConfig{Name: story.Pod.Name, Labels: story.Labels(), Annotations: story.Pod.Annotations})
 
 	ids := map[string]string{}
