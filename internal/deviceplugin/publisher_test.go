@@ -20,6 +20,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // forever is longer than any test.
@@ -68,9 +69,7 @@ func TestNothingIsRegisteredBeforeThePluginIsReady(t *testing.T) {
 
 func TestAKubeletThatStartsLaterOrRestartsGetsTheClasses(t *testing.T) {
 	r := newRig(t)
-	if err := os.MkdirAll(r.kubelet.PluginsDir(), 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(r.kubelet.PluginsDir(), 0o750))
 
 	r.plugin.ready(offered(2))
 	r.run()
@@ -108,9 +107,7 @@ func TestARemovedSocketIsMadeAgainWithoutANewRegistration(t *testing.T) {
 	r.start(2)
 	before := r.traffic()
 	socket := r.socketOf(gold)
-	if err := os.Remove(socket); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(socket))
 
 	r.soon("the socket exists again", func() bool {
 		conn, err := net.Dial("unix", socket)
@@ -133,20 +130,14 @@ func TestARemovedSocketIsMadeAgainWithoutANewRegistration(t *testing.T) {
 
 func (r *rig) socketOf(resource string) string {
 	r.Helper()
-	name, err := socketName(r.kubelet.PluginsDir(), resource)
-	if err != nil {
-		r.Fatal(err)
-	}
+	name := must.Get(socketName(r.kubelet.PluginsDir(), resource))(r)
 	return filepath.Join(r.kubelet.PluginsDir(), name)
 }
 
 // sockets returns the names of all sockets in kubelet's directory except its own.
 func (r *rig) sockets() []string {
 	r.Helper()
-	entries, err := os.ReadDir(r.kubelet.PluginsDir())
-	if err != nil {
-		r.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(r.kubelet.PluginsDir()))(r)
 	var names []string
 	for _, entry := range entries {
 		if entry.Type() == fs.ModeSocket && entry.Name() != "kubelet.sock" {
@@ -254,9 +245,7 @@ qos_shim_allocations_total{outcome="refused"} 1
 func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 	r := newRig(t)
 	dir := r.kubelet.PluginsDir()
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o750))
 
 	stale := filepath.Join(dir, "qos-shim-rdt.old-01234567.sock")
 	foreign := filepath.Join(dir, "gpu.sock")
@@ -266,9 +255,7 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 	}
 
 	for _, path := range files {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, nil, 0o600))
 	}
 
 	r.plugin.ready(offered(1))
@@ -294,10 +281,7 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 // leaveSocket creates a socket file that no process serves. A killed process leaves such a file behind.
 func leaveSocket(t *testing.T, path string) {
 	t.Helper()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
 }
@@ -351,15 +335,10 @@ func TestWithoutPodResourcesSourcesShowWhichContainersHaveDevices(t *testing.T) 
 func TestDevicePluginsWaitWhileTheDRADriverOffersTheClasses(t *testing.T) {
 	r := newRig(t)
 	dir := filepath.Join(r.kubelet.Root(), "plugins", "qos.noderesource.dev")
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(dir, 0o750))
 	startDriver := func() net.Listener {
 		t.Helper()
-		driver, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "dra.sock"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		driver := must.Get((&net.ListenConfig{}).Listen(t.Context(), "unix", filepath.Join(dir, "dra.sock")))(t)
 		driver.(*net.UnixListener).SetUnlinkOnClose(false) // as a driver that was killed
 		return driver
 	}
@@ -378,9 +357,7 @@ func TestDevicePluginsWaitWhileTheDRADriverOffersTheClasses(t *testing.T) {
 	_ = driver.Close()
 	r.awaitGold(2, 2)
 
-	if err := os.Remove(filepath.Join(dir, "dra.sock")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "dra.sock")))
 	defer startDriver().Close()
 	r.plugin.ready(offered(3))
 	r.awaitGold(3, 3)

@@ -18,6 +18,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // awaitPolls waits until kubelet has answered a few more times.
@@ -99,9 +100,7 @@ func TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices(t
 	r := newRig(t)
 	r.allocateThreeThenOfferOne()
 	r.stop()
-	if err := os.Remove(filepath.Join(r.kubelet.PluginsDir(), kubeletSocket)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(r.kubelet.PluginsDir(), kubeletSocket)))
 
 	r.replacePublisher()
 	var later atomic.Int64

@@ -21,6 +21,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 const (
@@ -107,10 +108,7 @@ type rig struct {
 // newRig makes a publisher and a kubelet. Neither runs.
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kubelet")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "kubelet"))(t)
 
 	r := &rig{T: t, plugin: newCache(), kubelet: kubelettest.New(dir), log: &journal{}, stop: func() {}}
 	r.replacePublisher()
@@ -158,9 +156,7 @@ func (r *rig) run() {
 
 func (r *rig) startKubelet() {
 	r.Helper()
-	if err := r.kubelet.Start(); err != nil {
-		r.Fatal(err)
-	}
+	must.Do(r, r.kubelet.Start())
 }
 
 // start starts kubelet and publisher, offers classes, and waits until kubelet reports them.
@@ -218,9 +214,7 @@ func pod(name string, limits map[string]int) kubelettest.Pod {
 
 func (r *rig) admit(p kubelettest.Pod) {
 	r.Helper()
-	if err := r.kubelet.Admit(context.Background(), p); err != nil {
-		r.Fatal(err)
-	}
+	must.Do(r, r.kubelet.Admit(context.Background(), p))
 }
 
 // readmit makes the kubelet admit the pods again, as a restarted kubelet does with pods that have no running containers.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 	"github.com/qos-nri/qos-nri-plugin/test/nobody"
 )
 
@@ -23,14 +24,10 @@ func TestADirectoryWithoutPermissionIsLoggedOnceWithTheRemedy(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			r := newRig(t)
 			dir := r.kubelet.PluginsDir()
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(dir, 0o755))
 
 			for path, mode := range map[string]os.FileMode{r.kubelet.Root(): 0o755, dir: test.mode} {
-				if err := os.Chmod(path, mode); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.Chmod(path, mode))
 			}
 
 			r.plugin.ready(offered(1))
@@ -42,9 +39,7 @@ func TestADirectoryWithoutPermissionIsLoggedOnceWithTheRemedy(t *testing.T) {
 			}
 
 			root()
-			if err := os.Chmod(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(dir, 0o755))
 
 			r.startKubelet()
 			r.awaitGold(1, 1)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // recorder is an API server that records its requests. Every response is the same object.
@@ -73,20 +74,9 @@ func TestCoreMakesTheRequestsOfTheClientset(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var requests []string
 			config := recorder(t, &requests)
-			core, err := kubeapi.NewCore(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			clientset, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-
-			got, err := request(t.Context(), core)
-			if err != nil {
-				t.Fatal(err)
-			}
+			core := must.Get(kubeapi.NewCore(config))(t)
+			clientset := must.Get(kubernetes.NewForConfig(config))(t)
+			got := must.Get(request(t.Context(), core))(t)
 
 			if _, err := request(t.Context(), apiserver.Core(clientset)); err != nil {
 				t.Fatal(err)

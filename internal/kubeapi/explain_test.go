@@ -24,6 +24,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // kubeconfig writes a kubeconfig file for a server and returns its path.
@@ -32,30 +33,21 @@ func kubeconfig(t *testing.T, server string) string {
 	path := filepath.Join(t.TempDir(), "config")
 	content := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: c, cluster: {server: %q}}],
 users: [{name: u, user: {token: secret}}], contexts: [{name: x, context: {cluster: c, user: u}}]}`, server)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
 func configOf(t *testing.T, server string) *rest.Config {
 	t.Helper()
-	config, err := kubeapi.Config(kubeconfig(t, server), "test/v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
+	return must.Get(kubeapi.Config(kubeconfig(t, server), "test/v1"))(t)
 }
 
 // getObject requests the NodeQOSResources of a node from a server, and returns the error.
 func getObject(t *testing.T, server string) error {
 	t.Helper()
-	client, err := dynamic.NewForConfig(configOf(t, server))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(dynamic.NewForConfig(configOf(t, server)))(t)
 	gvr := nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
-	_, err = client.Resource(gvr).Get(t.Context(), "n1", metav1.GetOptions{})
+	_, err := client.Resource(gvr).Get(t.Context(), "n1", metav1.GetOptions{})
 	return err
 }
 
@@ -231,12 +223,8 @@ func TestClientsOfConfig(t *testing.T) {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}))
 	defer server.Close()
-	client, err := kubeapi.NewCore(configOf(t, server.URL))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	_, err = client.Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	client := must.Get(kubeapi.NewCore(configOf(t, server.URL)))(t)
+	_, err := client.Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	t.Run("an overloaded server is asked once, and the caller decides when to come back", func(t *testing.T) {
 		if got := asked.Load(); got != 1 || kubeapi.OutcomeOf(err) != kubeapi.TooMany {
 			t.Errorf("the server got %d requests, want one; the error is %v", got, err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // TestPublishersAreThoseOfTheFlags checks which publishers run, and what is written to pods, for values of --publish.
@@ -44,16 +45,11 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			options := DefaultOptions()
 			options.NodeName, options.Publish, options.FollowAnnotations = "node-1", test.publish, test.follow
-			if err := options.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, options.Validate())
 
 			log := slog.New(slog.DiscardHandler)
 			a := &apiPublishers{options: options, cache: nodecache.New("/none", log), registry: prometheus.NewRegistry(), log: log}
-			publishers, err := a.publishers(&rest.Config{Host: "https://127.0.0.1:1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			publishers := must.Get(a.publishers(&rest.Config{Host: "https://127.0.0.1:1"}))(t)
 
 			got := outcome{UsesAPI: options.usesAPI()}
 			for _, p := range publishers {

@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func TestANodeIsResetWhenNothingHasAClassThatItDidNotRequest(t *testing.T) {
@@ -94,9 +95,7 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 		default:
 		}
 
-		if err := objects.Resource(nodeObjects).Delete(context.WithoutCancel(t.Context()), "n2", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, objects.Resource(nodeObjects).Delete(context.WithoutCancel(t.Context()), "n2", metav1.DeleteOptions{}))
 
 		if err := <-ended; err != nil {
 			t.Error(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeletshim"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
 	kubelettest "github.com/qos-nri/qos-nri-plugin/test/kubelet"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // lines is a log that can be read while it is written.
@@ -52,21 +53,13 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "shim")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "shim"))(t)
 
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	plugin := apitest.NewNode()
-	if err := plugin.Load(t.Context(), apitest.Files); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, plugin.Load(t.Context(), apitest.Files))
 
-	served, err := apitest.Serve(context.WithoutCancel(t.Context()), plugin, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	served := must.Get(apitest.Serve(context.WithoutCancel(t.Context()), plugin, dir))(t)
 
 	t.Cleanup(func() {
 		if err := served.Stop(); err != nil {
@@ -75,9 +68,7 @@ func newRig(t *testing.T) *rig {
 	})
 
 	r := &rig{kubelet: kubelettest.New(filepath.Join(dir, "kubelet")), options: kubeletshim.DefaultOptions()}
-	if err := r.kubelet.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.kubelet.Start())
 
 	t.Cleanup(r.kubelet.Kill)
 	r.options.APISocket, r.options.KubeletDir = served.Socket, r.kubelet.Root()
@@ -112,9 +103,7 @@ func (r *rig) run(t *testing.T) {
 func TestDevicePluginsRunWithoutTheKubernetesAPI(t *testing.T) {
 	broken := func(t *testing.T, text string) string {
 		path := filepath.Join(t.TempDir(), "kubeconfig")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // object is the JSON of a NodeQOSResources object.
@@ -110,14 +111,9 @@ func (a *api) config() *rest.Config {
 	path := filepath.Join(a.t.TempDir(), "config")
 	content := `{apiVersion: v1, kind: Config, current-context: x, clusters: [{name: c, cluster: {server: "http://api.example"}}],
 contexts: [{name: x, context: {cluster: c}}]}`
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, os.WriteFile(path, []byte(content), 0o600))
 
-	config, err := kubeapi.Config(path, "test")
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	config := must.Get(kubeapi.Config(path, "test"))(a.t)
 
 	transport := &http.Transport{DialContext: a.dial}
 	a.t.Cleanup(transport.CloseIdleConnections)

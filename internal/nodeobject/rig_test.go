@@ -26,6 +26,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeobject"
 	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // These are the kinds of requests that the API server receives.
@@ -83,15 +84,8 @@ func start(t *testing.T, a *api, state nodecache.State, change ...func(*nodeobje
 	t.Helper()
 	r := &rig{api: a, plugin: cachetest.New(state)}
 	config := a.config()
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	core, err := kubeapi.NewCore(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := must.Get(dynamic.NewForConfig(config))(t)
+	core := must.Get(kubeapi.NewCore(config))(t)
 
 	options := nodeobject.Options{
 		NodeName: "n1", Writes: kubeapi.NewWrites(prometheus.NewRegistry()), Log: slog.New(slog.NewTextHandler(&r.log, nil)),
@@ -140,15 +134,10 @@ func (r *rig) published(t *testing.T) *nodeqosv1alpha1.NodeQOSResources {
 		t.Fatal("the API server does not have the object")
 	}
 
-	data, err := json.Marshal(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(content))(t)
 
 	var typed nodeqosv1alpha1.NodeQOSResources
-	if err := json.Unmarshal(data, &typed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &typed))
 
 	return &typed
 }

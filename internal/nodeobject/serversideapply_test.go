@@ -18,6 +18,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/test/bubble"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // fieldManager applies objects as the API server does, with the schema of the CRD.
@@ -27,10 +28,7 @@ type fieldManager struct {
 
 func newFieldManager(t *testing.T) *fieldManager {
 	t.Helper()
-	data, err := os.ReadFile("../../deploy/kubernetes/crd.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("../../deploy/kubernetes/crd.yaml"))(t)
 	var crd struct {
 		Spec struct {
 			Versions []struct {
@@ -38,16 +36,11 @@ func newFieldManager(t *testing.T) *fieldManager {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(data, &crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(data, &crd))
 
 	schema, kind := crd.Spec.Versions[0].Schema.OpenAPIV3Schema, nodeqosv1alpha1.GroupVersion.WithKind(nodeqosv1alpha1.Kind)
 	schema.AddExtension("x-kubernetes-group-version-kind", []any{map[string]any{"group": kind.Group, "version": kind.Version, "kind": kind.Kind}})
-	converter, err := managedfields.NewTypeConverter(map[string]*spec.Schema{kind.Kind: schema}, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	converter := must.Get(managedfields.NewTypeConverter(map[string]*spec.Schema{kind.Kind: schema}, false))(t)
 	return &fieldManager{managedfieldstest.NewTestFieldManager(converter, kind)}
 }
 

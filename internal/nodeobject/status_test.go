@@ -19,6 +19,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // at is a time of day on the day of the tests.
@@ -201,11 +202,7 @@ func TestDesiredStatus(t *testing.T) {
 
 func text(t *testing.T, s nodeqosv1alpha1.NodeQOSResourcesStatus) string {
 	t.Helper()
-	data, err := json.MarshalIndent(s, "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return string(must.Get(json.MarshalIndent(s, "", " "))(t))
 }
 
 func TestConditions(t *testing.T) {
@@ -281,10 +278,7 @@ func TestTheStatusOfAFullNodeIsSmallEnough(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, _ := desiredStatus(test.state, nodeqosv1alpha1.NodeQOSResourcesStatus{}, at(8, 0, 0))
-			data, err := json.Marshal(got)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(json.Marshal(got))(t)
 
 			if len(data) > test.bytes {
 				t.Errorf("the status has %d bytes, want at most %d", len(data), test.bytes)

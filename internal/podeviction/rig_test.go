@@ -31,6 +31,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 var podsOf = schema.GroupResource{Resource: "pods"}
@@ -64,9 +65,7 @@ func startWith(t *testing.T, o podeviction.Options, pods ...*corev1.Pod) *rig {
 	}
 
 	for _, p := range pods {
-		if err := r.client.Tracker().Add(p); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.client.Tracker().Add(p))
 	}
 
 	r.client.PrependReactor("create", "pods", r.evict)
@@ -181,10 +180,7 @@ func (r *rig) wantEvictions(when string, want ...string) {
 
 func (r *rig) wantEvents(when string, want ...string) {
 	r.t.Helper()
-	list, err := r.client.CoreV1().Events("").List(r.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	list := must.Get(r.client.CoreV1().Events("").List(r.t.Context(), metav1.ListOptions{}))(r.t)
 
 	var got []string
 	for i := range list.Items {
@@ -201,10 +197,7 @@ func (r *rig) wantEvents(when string, want ...string) {
 // results returns the values of the metric that are not 0. The metric must exist for each result.
 func (r *rig) results() map[string]int {
 	r.t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	families := must.Get(r.registry.Gather())(r.t)
 
 	counts, zeros := map[string]int{}, 0
 	for _, family := range families {

@@ -11,6 +11,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func TestTheAnnotationListsEveryResource(t *testing.T) {
@@ -63,9 +64,7 @@ func TestAnAnnotationIsNotTooLong(t *testing.T) {
 	for range list.GetContainers() { // each time with one container fewer
 		var got podClasses
 		text := o.annotation()
-		if err := json.Unmarshal([]byte(text), &got); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(text), &got))
 		listed := 0
 		for _, c := range got.Containers {
 			listed += len(c.QOSResources)

@@ -17,6 +17,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/test/bubble"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // hostileMirrorOf returns a pod whose annotation falsely states that it is the mirror pod of another pod.
@@ -56,9 +57,7 @@ func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 		defer r.stop()
 		r.annotate("web", "rdt=silver")
 		bubble.Pass(time.Minute)
-		if err := r.client.CoreV1().Pods("default").Delete(t.Context(), "hostile", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.client.CoreV1().Pods("default").Delete(t.Context(), "hostile", metav1.DeleteOptions{}))
 
 		bubble.Pass(time.Minute)
 		r.plugin.set(refusal(1, time.Now(), time.Now()), "web=gold") // a refusal makes the publisher reconcile pod web

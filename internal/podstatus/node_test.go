@@ -25,30 +25,19 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // nodeOf runs a node API, its watch cache and a publisher that follows annotations.
 func nodeOf(t *testing.T, client kubernetes.Interface) *apitest.Node {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "podstatus")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "podstatus"))(t)
 
 	n := apitest.NewNode()
-	if err := n.Load(t.Context(), apitest.Files); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Load(t.Context(), apitest.Files))
 
-	served, err := apitest.Serve(context.Background(), n, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	conn, err := nodeclient.Connect(served.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	served := must.Get(apitest.Serve(context.Background(), n, dir))(t)
+	conn := must.Get(nodeclient.Connect(served.Socket))(t)
 
 	api, cache := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
 	p := podstatus.New(cache, apiserver.Core(client), podstatus.Options{
@@ -87,17 +76,11 @@ func awaitCondition(t *testing.T, client kubernetes.Interface, name string, stat
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	pods := client.CoreV1().Pods("default")
-	watched, err := pods.Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	watched := must.Get(pods.Watch(ctx, metav1.ListOptions{}))(t)
 	defer watched.Stop()
 
 	for {
-		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pod := must.Get(pods.Get(ctx, name, metav1.GetOptions{}))(t)
 		condition := podspec.AssignedCondition(pod)
 		if condition != nil && condition.Status == status && condition.Message == message {
 			return *condition
@@ -120,9 +103,7 @@ func TestConditionsWithARealNodeAPI(t *testing.T) {
 	client := fake.NewClientset(web, plain, next)
 	n := nodeOf(t, client)
 	for name, request := range map[string]string{"web": web.Annotations["qos.noderesource.dev/pod"], "plain": ""} {
-		if err := n.RunPod(t.Context(), "default", name, request, "main"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, n.RunPod(t.Context(), "default", name, request, "main"))
 	}
 
 	gold := "pod: vendor.example/network fast (pod); main: k8s.io/rdt gold (pod), k8s.io/blockio system default"
@@ -152,9 +133,7 @@ func TestConditionsWithARealNodeAPI(t *testing.T) {
 		t.Errorf("the container is enforced in %q, want bronze", class)
 	}
 
-	if err := n.RunPod(t.Context(), "default", "next", "rdt=gold", "main"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.RunPod(t.Context(), "default", "next", "rdt=gold", "main"))
 
 	awaitCondition(t, client, "next", corev1.ConditionTrue, system+"; main: k8s.io/rdt gold (pod), k8s.io/blockio system default")
 }

@@ -19,6 +19,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/podstatus"
 	"github.com/qos-nri/qos-nri-plugin/test/bubble"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func TestRefusedChangesArePublishedUntilTheirPodEnds(t *testing.T) {
@@ -49,9 +50,7 @@ func TestRefusedChangesArePublishedUntilTheirPodEnds(t *testing.T) {
 			Namespace: "default", Pod: "web", PodUID: "uid-web", Container: "main", Reason: "ChangeRefused", Message: "class silver is full",
 		})
 
-		if err := r.client.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.client.CoreV1().Pods("default").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 
 		bubble.Pass(time.Minute)
 		want("after the end of the pod")

@@ -29,6 +29,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/apiserver"
 	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // plugin simulates the plugin. Tests set its state.
@@ -135,10 +136,7 @@ func (r *rig) wantWrites(when string, want ...string) {
 
 func (r *rig) pod(name string) *corev1.Pod {
 	r.t.Helper()
-	pod, err := r.client.CoreV1().Pods("default").Get(r.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	pod := must.Get(r.client.CoreV1().Pods("default").Get(r.t.Context(), name, metav1.GetOptions{}))(r.t)
 	return pod
 }
 
@@ -162,10 +160,7 @@ func (r *rig) wantCondition(when, name, want string) corev1.PodCondition {
 
 func (r *rig) events() []string {
 	r.t.Helper()
-	list, err := r.client.CoreV1().Events("default").List(r.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	list := must.Get(r.client.CoreV1().Events("default").List(r.t.Context(), metav1.ListOptions{}))(r.t)
 	var events []string
 	for i := range list.Items {
 		e := &list.Items[i]

@@ -14,6 +14,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func TestTheCacheKeepsOnlyTheFieldsOfPodsThatAreUsed(t *testing.T) {
@@ -40,10 +41,7 @@ func TestTheCacheKeepsOnlyTheFieldsOfPodsThatAreUsed(t *testing.T) {
 	whole.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Now()
 	whole.Status.ContainerStatuses[0].ImageID = "sha256"
 
-	got, err := strip(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(strip(whole))(t)
 
 	ignoreEmpty := cmp.FilterValues(func(a, b []corev1.Container) bool { return len(a)+len(b) == 0 }, cmp.Ignore())
 	statuses := cmp.FilterValues(func(a, b []corev1.ContainerStatus) bool { return len(a)+len(b) == 0 }, cmp.Ignore())
@@ -63,10 +61,7 @@ func TestHostileAnnotationsAreStripped(t *testing.T) {
 		"rdt.resources.beta.kubernetes.io/container.none": "gold", corev1.MirrorPodAnnotationKey: long,
 	}
 
-	got, err := strip(hostile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(strip(hostile))(t)
 
 	kept := got.(*corev1.Pod).Annotations
 	if len(kept) != 8 || kept["container.qos.noderesource.dev/none"] != "" {

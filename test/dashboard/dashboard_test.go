@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/test/dashboard"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func TestAQueryIsForAllValuesOfTheVariables(t *testing.T) {
@@ -34,10 +35,7 @@ func TestALegendHasTheLabelsOfItsSeries(t *testing.T) {
 }
 
 func TestThePictureOfTheDashboardHasAllPanels(t *testing.T) {
-	d, err := dashboard.Read("../../deploy/monitoring/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(dashboard.Read("../../deploy/monitoring/dashboard.json"))(t)
 
 	start := time.Unix(1700000000, 0)
 	at := func(seconds int, value float64) dashboard.Point {
