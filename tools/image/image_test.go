@@ -59,6 +59,17 @@ func document(t *testing.T) string {
 	return file
 }
 
+// must returns the result of a call, and fails the test if the call failed.
+func must[T any](result T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+}
+
 // makeImage runs the command, and returns the archive and what it printed.
 func makeImage(t *testing.T, args ...string) (archive, printed string, err error) {
 	t.Helper()
@@ -80,22 +91,13 @@ func unpack(t *testing.T, archive string) string {
 
 func imageOf(t *testing.T, archive string) (v1.Image, v1.Descriptor) {
 	t.Helper()
-	index, err := layout.ImageIndexFromPath(unpack(t, archive))
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	index := must(layout.ImageIndexFromPath(unpack(t, archive)))(t)
 	manifest, err := index.IndexManifest()
 	if err != nil || len(manifest.Manifests) != 1 {
 		t.Fatalf("the index has %+v (%v), want one image", manifest, err)
 	}
 
-	image, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	return image, manifest.Manifests[0]
+	return must(index.Image(manifest.Manifests[0].Digest))(t), manifest.Manifests[0]
 }
 
 func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
@@ -112,10 +114,7 @@ func TestTheImageRunsTheProgramsAndNothingElse(t *testing.T) {
 		t.Errorf("the image is not valid: %v", err)
 	}
 
-	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := must(image.ConfigFile())(t)
 
 	t.Run("it starts the entrypoint as root with a PATH", func(t *testing.T) {
 		if !slices.Equal(config.Config.Entrypoint, []string{"/plugin"}) || !slices.Equal(config.Config.Env, []string{"PATH=/"}) || config.Config.User != "0:0" {
@@ -183,11 +182,7 @@ func TestDockerFindsTheSameImage(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	docker, err := tarball.ImageFromPath(archive, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	docker := must(tarball.ImageFromPath(archive, nil))(t)
 	image, _ := imageOf(t, archive)
 	got, gotErr := docker.ConfigName()
 	want, wantErr := image.ConfigName()
@@ -195,10 +190,7 @@ func TestDockerFindsTheSameImage(t *testing.T) {
 		t.Errorf("by manifest.json the image is %s (%v), by index.json %s", got, err, want)
 	}
 
-	data, err := os.ReadFile(filepath.Join(unpack(t, archive), "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must(os.ReadFile(filepath.Join(unpack(t, archive), "manifest.json")))(t)
 
 	var entries []struct{ RepoTags []string }
 	if err := json.Unmarshal(data, &entries); err != nil || len(entries) != 1 || !slices.Equal(entries[0].RepoTags, []string{"docker.io/example/qos:v1"}) {
@@ -214,11 +206,7 @@ func TestTheSameInputResultsInTheSameArchive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := os.ReadFile(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return data
+		return must(os.ReadFile(archive))(t)
 	}
 
 	first := read("1700000000")

@@ -71,10 +71,7 @@ func (k krew) install(t *testing.T, release, platform string) {
 		}
 	}
 
-	info, err := buildinfo.ReadFile(filepath.Join(root, "bin", programOf(platform)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must(buildinfo.ReadFile(filepath.Join(root, "bin", programOf(platform))))(t)
 
 	for _, want := range []debug.BuildSetting{{Key: "GOOS", Value: system}, {Key: "GOARCH", Value: arch}} {
 		if !slices.Contains(info.Settings, want) {

@@ -16,45 +16,23 @@ import (
 
 func TestTheChartInstallsTheImageOfTheRelease(t *testing.T) {
 	registry := startRegistry(t)
-	printed, err := publish(t, registry, build(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	printed := must(publish(t, registry, build(t)))(t)
 	chart := published(t, printed, "chart")
 	if name := chart.Context().Name(); name != registry+"/charts/qos-nri-plugin" {
 		t.Errorf("the chart is %s", name)
 	}
 
-	descriptor, err := remote.Get(chart.Context().Tag("1.2.3"))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	image, err := descriptor.Image()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	manifest, err := image.Manifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	descriptor := must(remote.Get(chart.Context().Tag("1.2.3")))(t)
+	image := must(descriptor.Image())(t)
+	manifest := must(image.Manifest())(t)
 
 	if manifest.Config.MediaType != "application/vnd.cncf.helm.config.v1+json" || len(manifest.Layers) != 1 ||
 		manifest.Layers[0].MediaType != "application/vnd.cncf.helm.chart.content.v1.tar+gzip" {
 		t.Fatalf("the manifest is %+v", manifest)
 	}
 
-	layers, err := image.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	content, err := layers[0].Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	layers := must(image.Layers())(t)
+	content := must(layers[0].Compressed())(t)
 	defer content.Close()
 	dir := t.TempDir()
 	unpack := child.Command(t, "tar", "-xz", "-C", dir)

@@ -24,10 +24,7 @@ func TestCosignVerifiesARelease(t *testing.T) {
 	command(t, other, nil, "cosign", "generate-key-pair")
 	sums := filepath.Join(dir, "SHA256SUMS")
 	write(t, sums, "0123  kubectl-qos_linux_amd64.tar.gz\n")
-	printed, err := publish(t, startRegistry(t), build(t), "-key", filepath.Join(dir, "cosign.key"), "-sums", sums)
-	if err != nil {
-		t.Fatal(err)
-	}
+	printed := must(publish(t, startRegistry(t), build(t), "-key", filepath.Join(dir, "cosign.key"), "-sums", sums))(t)
 
 	for name, args := range map[string][]string{
 		"image":     {"verify", published(t, printed, "image").String()},

@@ -40,11 +40,7 @@ func build(t *testing.T) string {
 	t.Helper()
 	source, programs := t.TempDir(), t.TempDir()
 	for from, to := range map[string]string{"../go.mod": "go.mod", "../go.sum": "go.sum", "testdata/plugin/main.go": "plugin/main.go"} {
-		data, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, filepath.Join(source, to), string(data))
+		write(t, filepath.Join(source, to), string(must(os.ReadFile(from))(t)))
 	}
 
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -85,11 +81,7 @@ func published(t *testing.T, printed, kind string) name.Digest {
 	t.Helper()
 	for line := range strings.Lines(printed) {
 		if text, found := strings.CutPrefix(line, kind+": "); found {
-			digest, err := name.NewDigest(strings.TrimSpace(text))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return digest
+			return must(name.NewDigest(strings.TrimSpace(text)))(t)
 		}
 	}
 	t.Fatalf("no %s in %q", kind, printed)
@@ -99,21 +91,10 @@ func published(t *testing.T, printed, kind string) name.Digest {
 // TestTheIndexHasAnImageAndItsAttestationsForEachPlatform: as BuildKit does, the index has the attestations of an image
 // after the image, with the platform unknown/unknown.
 func TestTheIndexHasAnImageAndItsAttestationsForEachPlatform(t *testing.T) {
-	printed, err := publish(t, startRegistry(t), build(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	printed := must(publish(t, startRegistry(t), build(t)))(t)
 	digest := published(t, printed, "image")
-	index, err := remote.Index(digest.Context().Tag("v1.2.3"))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := must(remote.Index(digest.Context().Tag("v1.2.3")))(t)
+	manifest := must(index.IndexManifest())(t)
 
 	var platforms []string
 	for i, descriptor := range manifest.Manifests {
@@ -147,11 +128,7 @@ type statement struct {
 // The parameter `about` is the digest of the image that the SBOM and the provenance describe.
 func checkAttestations(t *testing.T, index v1.ImageIndex, digest, about v1.Hash) {
 	t.Helper()
-	image, err := index.Image(digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	image := must(index.Image(digest))(t)
 	layers, err := image.Layers()
 	if err != nil || len(layers) != 2 {
 		t.Fatalf("%d statements (%v), want 2", len(layers), err)
@@ -174,10 +151,7 @@ func checkAttestations(t *testing.T, index v1.ImageIndex, digest, about v1.Hash)
 
 func read(t *testing.T, layer v1.Layer, into any) {
 	t.Helper()
-	content, err := layer.Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(layer.Uncompressed())(t)
 	defer content.Close()
 	if err := json.NewDecoder(content).Decode(into); err != nil {
 		t.Fatal(err)
@@ -238,5 +212,16 @@ func checkProvenance(t *testing.T, s statement) {
 	if len(definition.ResolvedDependencies) != 1 || definition.ResolvedDependencies[0].Digest["gitCommit"] != "abc" ||
 		definition.InternalParameters.Settings["-trimpath"] != "true" || predicate.RunDetails.Builder.ID != "https://ci.example/1" {
 		t.Errorf("the provenance is %s", s.Predicate)
+	}
+}
+
+// must returns the result of a call, and fails the test if the call failed.
+func must[T any](result T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
 	}
 }

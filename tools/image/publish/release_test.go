@@ -81,11 +81,7 @@ func TestARelease(t *testing.T) {
 	}
 
 	file := func(name string) string {
-		data, err := os.ReadFile(filepath.Join(dir, "bin/release", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(data)
+		return string(must(os.ReadFile(filepath.Join(dir, "bin/release", name)))(t))
 	}
 
 	sums := file("SHA256SUMS")
@@ -95,16 +91,11 @@ func TestARelease(t *testing.T) {
 			signatureOf(t, published(t, printed, kind))
 		}
 
-		programs, err := filepath.Glob(filepath.Join(dir, "cmd/qos-*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		programs := must(filepath.Glob(filepath.Join(dir, "cmd/qos-*")))(t)
 
 		for _, arch := range []string{"amd64", "arm64"} {
-			image, err := remote.Image(published(t, printed, "image").Context().Tag("v0.2.0"), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: arch}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			image := must(remote.Image(published(t, printed, "image").Context().Tag("v0.2.0"), remote.WithPlatform(v1.Platform{OS: "linux", Architecture: arch})))(t)
+
 			if layers, err := image.Layers(); err != nil || len(layers) != 1+len(programs) {
 				t.Errorf("the image for %s has %d layers (%v), want the documents and each of %q", arch, len(layers), err, programs)
 			}
@@ -136,11 +127,7 @@ func TestARelease(t *testing.T) {
 			}
 		}
 
-		data, err := os.ReadFile(filepath.Join(other, "bin/release", archiveOf(platform)))
-		if err != nil {
-			t.Fatal(err)
-		}
-
+		data := must(os.ReadFile(filepath.Join(other, "bin/release", archiveOf(platform))))(t)
 		checkSum(t, sums, archiveOf(platform), data)
 	})
 	t.Run("kubectl-qos has its version", func(t *testing.T) {
@@ -215,11 +202,7 @@ func TestAReleaseIsRefusedBeforeItIsBuilt(t *testing.T) {
 }
 
 func TestTheWorkflowOfTheForgeMakesTheRelease(t *testing.T) {
-	data, err := os.ReadFile("../../../.github/workflows/release.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	data := must(os.ReadFile("../../../.github/workflows/release.yml"))(t)
 	type steps []struct{ Uses, Run string }
 	var workflow struct {
 		Jobs struct {

@@ -26,21 +26,9 @@ import (
 // newKey returns a key, and the file that "cosign generate-key-pair" writes for it with the password "secret".
 func newKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	data, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	data, err = encrypted.Encrypt(data, []byte("secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	data := must(x509.MarshalPKCS8PrivateKey(key))(t)
+	data = must(encrypted.Encrypt(data, []byte("secret")))(t)
 	file := filepath.Join(t.TempDir(), "cosign.key")
 	write(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: data})))
 	return key, file
@@ -49,10 +37,7 @@ func newKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 func TestImageAndChartAreSignedWithTheKey(t *testing.T) {
 	key, file := newKey(t)
 	t.Setenv("COSIGN_PASSWORD", "secret")
-	printed, err := publish(t, startRegistry(t), build(t), "-key", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	printed := must(publish(t, startRegistry(t), build(t), "-key", file))(t)
 
 	for _, kind := range []string{"image", "chart"} {
 		signed := published(t, printed, kind)
@@ -73,36 +58,17 @@ func TestImageAndChartAreSignedWithTheKey(t *testing.T) {
 // signed.
 func signatureOf(t *testing.T, signed name.Digest) (claim, signature []byte) {
 	t.Helper()
-	image, err := remote.Image(signed.Context().Tag(strings.Replace(signed.DigestStr(), ":", "-", 1) + ".sig"))
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	image := must(remote.Image(signed.Context().Tag(strings.Replace(signed.DigestStr(), ":", "-", 1) + ".sig")))(t)
 	manifest, err := image.Manifest()
 	if err != nil || len(manifest.Layers) != 1 {
 		t.Fatalf("the manifest is %+v (%v)", manifest, err)
 	}
 
-	signature, err = base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"])
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	layer, err := image.LayerByDigest(manifest.Layers[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	content, err := layer.Uncompressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature = must(base64.StdEncoding.DecodeString(manifest.Layers[0].Annotations["dev.cosignproject.cosign/signature"]))(t)
+	layer := must(image.LayerByDigest(manifest.Layers[0].Digest))(t)
+	content := must(layer.Uncompressed())(t)
 	defer content.Close()
-	claim, err = io.ReadAll(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	claim = must(io.ReadAll(content))(t)
 	return claim, signature
 }
 
