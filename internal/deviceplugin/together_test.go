@@ -12,25 +12,19 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
 
-// door opens when a number of goroutines wait at it.
-type door struct {
-	missing atomic.Int64
-	open    chan struct{}
-}
-
-func newDoor(number int64) *door {
-	d := &door{open: make(chan struct{})}
-	d.missing.Store(number)
-	return d
-}
-
-func (d *door) pass(ctx context.Context) {
-	if d.missing.Add(-1) == 0 {
-		close(d.open)
-	}
-	select {
-	case <-d.open:
-	case <-ctx.Done():
+// together returns a function that returns when a number of goroutines have called it.
+func together(number int64) func(ctx context.Context) {
+	var missing atomic.Int64
+	missing.Store(number)
+	open := make(chan struct{})
+	return func(ctx context.Context) {
+		if missing.Add(-1) == 0 {
+			close(open)
+		}
+		select {
+		case <-open:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -39,9 +33,9 @@ func (d *door) pass(ctx context.Context) {
 func TestAllClassesAreRegisteredAtTheSameTime(t *testing.T) {
 	const number = 30
 	r := newRig(t)
-	var door atomic.Pointer[door]
-	door.Store(newDoor(number))
-	r.kubelet.DuringRegister = func(ctx context.Context) { door.Load().pass(ctx) }
+	var wait atomic.Pointer[func(ctx context.Context)]
+	wait.Store(new(together(number)))
+	r.kubelet.DuringRegister = func(ctx context.Context) { (*wait.Load())(ctx) }
 
 	info := &qosv1alpha1.QOSResourceInfo{Name: "k8s.io/rdt"}
 	for i := range number {
@@ -61,7 +55,7 @@ func TestAllClassesAreRegisteredAtTheSameTime(t *testing.T) {
 		return true
 	}
 	r.until("all classes are registered", registered)
-	door.Store(newDoor(number))
+	wait.Store(new(together(number)))
 	r.restartKubelet()
 	r.until("all classes are registered again", registered)
 }

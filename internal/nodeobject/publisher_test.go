@@ -27,11 +27,6 @@ func TestPublisherWritesOncePerChange(t *testing.T) {
 			r.expectInUse(t, 1)
 			r.log.Expect(t)
 		},
-		"an idle time has no requests": func(t *testing.T) {
-			r := settled(t)
-			bubble.Pass(lull)
-			r.expectRequests(t)
-		},
 		"a change is one write, a second later": func(t *testing.T) {
 			r := settled(t)
 			r.plugin.Set(ready(1))

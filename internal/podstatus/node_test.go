@@ -6,7 +6,6 @@ package podstatus_test
 import (
 	"context"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -31,12 +30,9 @@ import (
 // nodeOf runs a node API, its watch cache and a publisher that follows annotations.
 func nodeOf(t *testing.T, client kubernetes.Interface) *apitest.Node {
 	t.Helper()
-	dir := must.Get(os.MkdirTemp("", "podstatus"))(t)
-
 	n := apitest.NewNode()
 	must.Do(t, n.Load(t.Context(), apitest.Files))
-
-	served := must.Get(apitest.Serve(context.Background(), n, dir))(t)
+	served := must.Get(apitest.Serve(context.Background(), n, t.TempDir()))(t)
 	conn := must.Get(nodeclient.Connect(served.Socket))(t)
 
 	api, cache := qosv1alpha1.NewNodeQOSClient(conn), nodecache.New(served.Socket, slog.New(slog.DiscardHandler))
@@ -64,7 +60,6 @@ func nodeOf(t *testing.T, client kubernetes.Interface) *apitest.Node {
 		if err := served.Stop(); err != nil {
 			t.Error(err)
 		}
-		_ = os.RemoveAll(dir)
 	})
 
 	return n
