@@ -202,7 +202,7 @@ func TestDevicesArePhasedOutInTwoSteps(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestNamesForKubeletAreValidAndUnique(t *testing.T) {
 	long := "vendor.example/" + strings.Repeat("long-", 10) + "class"
 	all := []string{gold, "qos.noderesource.dev/rdt.silver", "vendor.example/rdt.gold", "other.example/rdt.gold", long}
 	t.Run("annotation keys are valid and unique", func(t *testing.T) {

@@ -351,7 +351,7 @@ func TestAnnotationsAreNotFollowedByDefault(t *testing.T) {
 	})
 }
 
-func TestMetrics(t *testing.T) {
+func TestWritesAndPodsInTheCacheAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"), pod("other"))
 		r.plugin.set(refusal(1, time.Now(), time.Now()))
