@@ -245,7 +245,7 @@ func (p *Publisher) publishClasses(ctx context.Context, state nodecache.State, n
 	}
 
 	needsPoll = err != nil
-	keep := map[string]bool{}
+	keep, before := map[string]bool{}, len(p.sorted())
 	for _, c := range list {
 		keep[c.extended] = true
 		u := count(c, state.Assignments, reported)
@@ -256,6 +256,9 @@ func (p *Publisher) publishClasses(ctx context.Context, state nodecache.State, n
 		}
 		needsPoll = needsPoll || u.needsPoll
 		recheck = pause.Shortest(recheck, p.publishClass(c, wanted, u.unaccounted, now))
+	}
+	if len(p.sorted()) > before {
+		wake(p.register) // once, so that all new classes are registered at the same time
 	}
 	p.published.Store(true)
 	return pause.Shortest(recheck, p.removeOthers(keep, now)), needsPoll
@@ -305,7 +308,6 @@ func (p *Publisher) publishClass(c class, wanted []device, unaccounted int, now 
 		p.mu.Lock()
 		p.endpoints[c.extended] = e
 		p.mu.Unlock()
-		wake(p.register)
 		p.log.Info("class is published", "resource", c.resource, "class", c.name, "extended_resource", c.extended)
 	}
 	return recheck

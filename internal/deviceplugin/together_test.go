@@ -55,7 +55,14 @@ func TestAllClassesAreRegisteredAtTheSameTime(t *testing.T) {
 		return true
 	}
 	r.until("all classes are registered", registered)
+	for _, class := range info.Classes {
+		if got := r.kubelet.Resource(class.ExtendedResource).Registrations; got != 1 {
+			t.Errorf("%s was registered %d times, because a registration timed out", class.Name, got)
+		}
+	}
 	wait.Store(new(together(number)))
-	r.restartKubelet()
+	r.kubelet.Kill()
+	r.soon("the shim has noticed the end of the kubelet", func() bool { return len(r.publisher.unregistered()) == number })
+	r.startKubelet()
 	r.until("all classes are registered again", registered)
 }
