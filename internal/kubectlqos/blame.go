@@ -4,7 +4,6 @@
 package kubectlqos
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,12 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 )
-
-// blamePath is the path of the history on the plugin's port for metrics.
-const blamePath = "/blame"
 
 type blameCommand struct {
 	*cluster
@@ -106,13 +103,9 @@ func (o *blameCommand) run(ctx context.Context) error {
 		selectPod(query, pod, o.container)
 	}
 
-	plugins, err := api.pluginPods(ctx, o.pluginNamespace, node)
-	if err != nil {
-		return err
-	}
 	var answer reports.Blame
-	if err := api.askHistory(ctx, &plugins[0], blamePath, query, &answer); err != nil {
-		return fmt.Errorf("node %q: %w", node, err)
+	if err := api.askHistory(ctx, o.pluginNamespace, node, "/blame", query, &answer); err != nil {
+		return err
 	}
 	for i := range answer.Sufferers {
 		answer.Sufferers[i].Node = node
@@ -152,30 +145,29 @@ func (c *clients) getRecordedPod(ctx context.Context, name string) (*corev1.Pod,
 	return pod, err
 }
 
-// uidOnNode returns the UID of a pod in the runtime. Static pods have another UID in the API.
-func uidOnNode(pod *corev1.Pod) string {
-	return cmp.Or(pod.Annotations[corev1.MirrorPodAnnotationKey], string(pod.UID))
-}
-
 // selectPod adds the selection of a pod to a query about the history. If `container` is empty, it selects all containers of the pod.
 func selectPod(query url.Values, pod *corev1.Pod, container string) {
 	query.Set("namespace", pod.Namespace)
 	query.Set("pod", pod.Name)
-	query.Set("podUid", uidOnNode(pod))
+	query.Set("podUid", podspec.UID(pod))
 	query.Set("container", container)
 }
 
 // askHistory asks the plugin of a node about its history. Its errors include the remedy.
-func (c *clients) askHistory(ctx context.Context, plugin *corev1.Pod, path string, query url.Values, answer any) error {
-	out, err := c.askPlugin(ctx, plugin, path+"?"+query.Encode())
+func (c *clients) askHistory(ctx context.Context, pluginNamespace, node, path string, query url.Values, answer any) error {
+	plugins, err := c.pluginPods(ctx, pluginNamespace, node)
+	if err != nil {
+		return err
+	}
+	err = c.askPlugin(ctx, &plugins[0], path+"?"+query.Encode(), answer)
 	var failed podError
 	switch {
 	case errors.As(err, &failed) && strings.Contains(failed.text, "404 page not found"):
-		return errors.New("the plugin of this node is too old for this command; update it")
+		return fmt.Errorf("node %q: the plugin of this node is too old for this command; update it", node)
 	case err != nil:
-		return err
+		return fmt.Errorf("node %q: %w", node, err)
 	}
-	return readAnswer(out, answer)
+	return nil
 }
 
 func (c *cluster) completeBlamed(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
@@ -183,8 +175,8 @@ func (c *cluster) completeBlamed(cmd *cobra.Command, args []string, begun string
 		return nil, noFiles
 	}
 	if strings.HasPrefix(begun, "node/") {
-		nodes, _ := c.completeNode(cmd, args, "")
-		return typed("node", nodes), noFiles
+		nodes, directive := c.completeNode(cmd, args, "")
+		return withType("node", nodes), directive
 	}
 	return c.completePod(cmd, args, begun)
 }

@@ -76,15 +76,8 @@ func blameAnswer() *qosv1alpha1.BlameResponse {
 }
 
 // blame answers for node-1 as the plugin would: about a pod, or about the whole node. Nothing suffered in the last minute.
-func (p *plugins) blame(node, query string) ([]byte, error) {
-	if answer, has := p.answers[node]; has || p.fails[node] != nil {
-		return []byte(answer), p.fails[node]
-	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, err
-	}
-	p.blamed = append(p.blamed, query)
+func (p *plugins) blame(values url.Values) ([]byte, error) {
+	p.blamed = append(p.blamed, values.Encode())
 	answer := blameAnswer()
 	for _, s := range answer.GetSufferers() {
 		if s.GetPod() == values.Get("pod") {

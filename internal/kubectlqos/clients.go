@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -111,23 +110,6 @@ func (c *clients) getNode(ctx context.Context, name string) (*unstructured.Unstr
 		name, others("; nodes with one: ", names))
 }
 
-// objectNames returns the names of the objects in a list.
-func objectNames(list runtime.Object) (names []string) {
-	_ = meta.EachListItem(list, func(object runtime.Object) error { // each item of a list of the API server has metadata
-		metadata, err := meta.Accessor(object)
-		if err == nil {
-			names = append(names, metadata.GetName())
-		}
-		return err
-	})
-	return names
-}
-
-// nodeOf returns the NodeQOSResources of a pod's node. It returns nil if there is no such object.
-func (c *clients) nodeOf(ctx context.Context, pod *corev1.Pod) (*nodeqosv1alpha1.NodeQOSResources, error) {
-	return c.findNode(ctx, pod.Spec.NodeName)
-}
-
 // findNode returns the NodeQOSResources of a node. It returns nil if there is no such object.
 func (c *clients) findNode(ctx context.Context, name string) (*nodeqosv1alpha1.NodeQOSResources, error) {
 	object, err := c.objects.Resource(nodeKind()).Get(ctx, name, metav1.GetOptions{})
@@ -138,34 +120,41 @@ func (c *clients) findNode(ctx context.Context, name string) (*nodeqosv1alpha1.N
 		return nil, explain(err)
 	}
 
-	nodes, err := allTyped([]unstructured.Unstructured{*object})
-	if err != nil {
-		return nil, err
-	}
-	return &nodes[0], nil
+	return typed[nodeqosv1alpha1.NodeQOSResources](object)
 }
 
-// allTyped converts objects to their Go type. It ignores fields that newer API versions have added.
-func allTyped(objects []unstructured.Unstructured) ([]nodeqosv1alpha1.NodeQOSResources, error) {
-	nodes := make([]nodeqosv1alpha1.NodeQOSResources, len(objects))
+// typed converts an object to its Go type. It ignores fields that newer API versions have added.
+func typed[T any](object *unstructured.Unstructured) (*T, error) {
+	into := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
+		return nil, unreadable(object.GetKind(), object.GetName(), err)
+	}
+	return into, nil
+}
+
+// allTyped converts NodeQOSResources to their Go type.
+func allTyped(objects []unstructured.Unstructured) (nodes []nodeqosv1alpha1.NodeQOSResources, err error) {
 	for i := range objects {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(objects[i].Object, &nodes[i]); err != nil {
-			return nil, unreadable(objects[i].GetName(), err)
+		node, err := typed[nodeqosv1alpha1.NodeQOSResources](&objects[i])
+		if err != nil {
+			return nil, err
 		}
+		nodes = append(nodes, *node)
 	}
 	return nodes, nil
 }
 
-// getPod returns a pod. If the pod does not exist, the error names the namespace.
 func (c *clients) getPod(ctx context.Context, name string) (*corev1.Pod, error) {
 	pod, err := c.core.CoreV1().Pods(c.namespace).Get(ctx, name, metav1.GetOptions{})
+	return pod, c.explainGet(err, "pod", name)
+}
+
+// explainGet is like explain, for the request of one object in the namespace. If there is no such object, the error names the namespace.
+func (c *clients) explainGet(err error, of, name string) error {
 	if kubeapi.OutcomeOf(err) == kubeapi.NotFound {
-		return nil, fmt.Errorf("there is no pod %q in namespace %q; name another namespace with -n", name, c.namespace)
+		return fmt.Errorf("there is no %s %q in namespace %q; name another namespace with -n", of, name, c.namespace)
 	}
-	if err != nil {
-		return nil, explain(err)
-	}
-	return pod, nil
+	return explain(err)
 }
 
 func (c *clients) listPods(ctx context.Context, namespace, selector string) ([]corev1.Pod, error) {

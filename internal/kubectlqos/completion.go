@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -70,8 +71,8 @@ func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete)
 }
 
-// typed returns each name with the type `of` before it, as in node/node-1.
-func typed(of string, names []string) []string {
+// withType returns each name with the type `of` before it, as in node/node-1.
+func withType(of string, names []string) []string {
 	for i := range names {
 		names[i] = of + "/" + names[i]
 	}
@@ -98,46 +99,44 @@ func completeConnection(root *cobra.Command, flags *genericclioptions.ConfigFlag
 
 // complete returns completions from the state of the cluster. If the cluster does not answer, it returns no completions
 // and no error.
-func (c *cluster) complete(cmd *cobra.Command, words func(ctx context.Context, api *clients) ([]string, error)) []string {
-	ctx := cmd.Context()
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(ctx, completionTime)
+func (c *cluster) complete(
+	cmd *cobra.Command, words func(ctx context.Context, api *clients) ([]string, error),
+) (found []string, directive cobra.ShellCompDirective) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 	defer cancel()
 
-	api, err := c.connect()
-	if err != nil {
-		return nil
+	if api, err := c.connect(); err == nil {
+		found, _ = words(ctx, api)
 	}
-	found, err := words(ctx, api)
-	if err != nil {
-		return nil
-	}
-	return found
+	return found, noFiles
 }
 
 // namesIn returns the names of the objects in a list. It takes the results of the request for the list.
-func namesIn(list runtime.Object, err error) ([]string, error) {
+func namesIn(list runtime.Object, err error) (names []string, _ error) {
 	if err != nil {
 		return nil, err
 	}
-	return objectNames(list), nil
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		metadata, err := meta.Accessor(object)
+		if err == nil {
+			names = append(names, metadata.GetName())
+		}
+		return err
+	})
+	return names, err
 }
 
 func (c *cluster) completeNamespace(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
 		return namesIn(api.core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{}))
-	}), noFiles
+	})
 }
 
 func (c *cluster) completeNode(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
-		return api.nodeNames(ctx)
-	}), noFiles
+	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) { return api.nodeNames(ctx) })
 }
 
 func (c *cluster) completePod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -149,7 +148,7 @@ func (c *cluster) completePod(cmd *cobra.Command, args []string, _ string) ([]st
 			}
 		}
 		return names, err
-	}), noFiles
+	})
 }
 
 func (c *cluster) completeContainer(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -162,7 +161,7 @@ func (c *cluster) completeContainer(cmd *cobra.Command, args []string, _ string)
 			return nil, err
 		}
 		return askable(pod), nil
-	}), noFiles
+	})
 }
 
 func (c *cluster) completeStatefulSet(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -171,7 +170,7 @@ func (c *cluster) completeStatefulSet(cmd *cobra.Command, args []string, _ strin
 	}
 	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
 		return namesIn(api.core.AppsV1().StatefulSets(api.namespace).List(ctx, metav1.ListOptions{}))
-	}), noFiles
+	})
 }
 
 func (c *cluster) completeTemplate(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -188,13 +187,13 @@ func (c *cluster) completeTemplate(cmd *cobra.Command, args []string, _ string) 
 			return nil, err
 		}
 		return templatesOf(set), nil
-	}), noFiles
+	})
 }
 
 func (c *cluster) completeVolumeAttributesClass(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
 		return namesIn(api.core.StorageV1().VolumeAttributesClasses().List(ctx, metav1.ListOptions{}))
-	}), noFiles
+	})
 }
 
 func (c *clients) namedPod(ctx context.Context, word string) (*corev1.Pod, error) {
@@ -210,18 +209,19 @@ func (c *cluster) completePairs(cmd *cobra.Command, args []string, begun string)
 		return c.completePod(cmd, args, begun)
 	}
 
-	return c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
+	words, directive := c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
 		pod, err := api.namedPod(ctx, args[0])
 		if err != nil {
 			return nil, err
 		}
-		node, err := api.nodeOf(ctx, pod)
+		node, err := api.findNode(ctx, pod.Spec.NodeName)
 		if err != nil || node == nil {
 			return nil, err
 		}
 		ofPod, _ := cmd.Flags().GetBool("pod")
 		return program.CompletePairs(offered(node, ofPod), args[1:], begun), nil
-	}), noFiles | cobra.ShellCompDirectiveNoSpace
+	})
+	return words, directive | cobra.ShellCompDirectiveNoSpace
 }
 
 // offered returns the classes of a node that a pod can change to. It includes resources of pod scope only if `ofPod` is true.

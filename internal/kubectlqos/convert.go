@@ -201,13 +201,10 @@ func printProblems(w io.Writer, errs []error) error {
 	for _, err := range errs {
 		fmt.Fprintln(w, err)
 	}
-	switch len(errs) {
-	case 0:
+	if len(errs) == 0 {
 		return nil
-	case 1:
-		return errors.New("there is 1 problem; nothing was written")
 	}
-	return fmt.Errorf("there are %d problems; nothing was written", len(errs))
+	return fmt.Errorf("%w; nothing was written", config.Problems(len(errs)))
 }
 
 // printNotes prints each note once.

@@ -88,7 +88,7 @@ func decodeItems(list *json.Decoder, each func(*nodeqosv1alpha1.NodeQOSResources
 		var noTime *time.ParseError
 		switch {
 		case errors.As(err, &wrong) || errors.As(err, &noTime):
-			return unreadable(node.Name, err)
+			return unreadable(nodeqosv1alpha1.Kind, node.Name, err)
 		case err != nil:
 			return err
 		}
@@ -194,8 +194,8 @@ func (c *clients) nodesOf(ctx context.Context, pods []corev1.Pod) (nodes []nodeq
 }
 
 // unreadable explains why an object cannot be decoded.
-func unreadable(name string, err error) error {
-	return fmt.Errorf("this version of kubectl qos cannot read NodeQOSResources %s: %w; update kubectl qos", name, err)
+func unreadable(kind, name string, err error) error {
+	return fmt.Errorf("this version of kubectl qos cannot read %s %s: %w; update kubectl qos", kind, name, err)
 }
 
 // progressAfter is how long a list takes before progress is shown.

@@ -9,15 +9,11 @@ import (
 	"net/url"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 )
-
-// recommendPath is the path of recommendations on the plugin's port for metrics.
-const recommendPath = "/recommend"
 
 type recommendCommand struct {
 	*cluster
@@ -80,17 +76,7 @@ func (o *recommendCommand) run(ctx context.Context) error {
 		return err
 	}
 
-	answers, problems := make([]reports.Recommendations, len(pods)), make([]error, len(pods))
-	var asking errgroup.Group
-	asking.SetLimit(usageAtOnce)
-	for i := range pods {
-		asking.Go(func() error {
-			answers[i], problems[i] = o.ask(ctx, api, &pods[i])
-			return nil
-		})
-	}
-	_ = asking.Wait() // always nil, because the functions store their errors in problems
-
+	answers, problems := askEach(pods, func(pod *corev1.Pod) (reports.Recommendations, error) { return o.ask(ctx, api, pod) })
 	if len(pods) == 1 && problems[0] != nil {
 		return problems[0]
 	}
@@ -104,26 +90,20 @@ func (o *recommendCommand) run(ctx context.Context) error {
 	}
 	fmt.Fprint(o.streams.ErrOut, firstNotes(notes, "see that of one pod with: kubectl qos recommend POD"))
 	if len(all) == 0 {
-		return fmt.Errorf("%s %q: no node has an answer; the notes above have the reasons", o.workload.of.names[0], o.workload.name)
+		return fmt.Errorf("%s %q: no node has an answer; the notes above have the reasons", o.workload.of.name, o.workload.name)
 	}
 	return o.show(all)
 }
 
 // ask asks the plugin on the node of a pod.
 func (o *recommendCommand) ask(ctx context.Context, api *clients, pod *corev1.Pod) (answer reports.Recommendations, err error) {
-	plugins, err := api.pluginPods(ctx, o.pluginNamespace, pod.Spec.NodeName)
-	if err != nil {
-		return answer, err
-	}
 	query := url.Values{}
 	selectPod(query, pod, o.container)
-	if err := api.askHistory(ctx, &plugins[0], recommendPath, query, &answer); err != nil {
-		return answer, fmt.Errorf("node %q: %w", pod.Spec.NodeName, err)
-	}
+	err = api.askHistory(ctx, o.pluginNamespace, pod.Spec.NodeName, "/recommend", query, &answer)
 	for i := range answer.Recommendations {
 		answer.Recommendations[i].Node = pod.Spec.NodeName
 	}
-	return answer, nil
+	return answer, err
 }
 
 func (o *recommendCommand) show(all []reports.Recommendation) error {

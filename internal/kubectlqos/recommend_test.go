@@ -14,10 +14,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 )
@@ -83,16 +79,9 @@ func recommendAnswer(t *testing.T) *qosv1alpha1.RecommendResponse {
 }
 
 // recommend answers for node-1 as the plugin would.
-func (p *plugins) recommend(node, query string) ([]byte, error) {
-	if answer, has := p.answers[node]; has || p.fails[node] != nil {
-		return []byte(answer), p.fails[node]
-	}
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, err
-	}
+func (p *plugins) recommend(values url.Values) ([]byte, error) {
 	p.mu.Lock()
-	p.recommended = append(p.recommended, query)
+	p.recommended = append(p.recommended, values.Encode())
 	p.mu.Unlock()
 	answer := &qosv1alpha1.RecommendResponse{}
 	for _, r := range p.recommendations.GetRecommendations() {
@@ -107,26 +96,20 @@ func (p *plugins) recommend(node, query string) ([]byte, error) {
 // file has the class that the larger pod needs.
 func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
 	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "shop"}}
-	for _, object := range []runtime.Object{
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}, Spec: appsv1.DeploymentSpec{Selector: selector}},
-		&appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}, Spec: appsv1.StatefulSetSpec{Selector: selector}},
-		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "cart", Namespace: "shop"}, Spec: appsv1.DaemonSetSpec{Selector: selector}},
-		&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "none", Namespace: "shop"}, Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "none"}}}},
-	} {
-		if err := r.core.Tracker().Add(object); err != nil {
-			t.Fatal(err)
-		}
+	workload := func(kind, name, app string) {
+		r.add(t, fmt.Sprintf("{apiVersion: apps/v1, kind: %s, metadata: {name: %s, namespace: shop}, spec: {selector: {matchLabels: {app: %s}}}}", kind, name, app))
 	}
-	for _, pod := range []struct{ name, node string }{{"cart-1", "node-1"}, {"cart-2", "node-1"}, {"cart-3", "node-2"}, {"cart-4", ""}} {
-		object := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: pod.name, Namespace: "shop", Labels: selector.MatchLabels}, Spec: corev1.PodSpec{NodeName: pod.node},
-		}
-		if err := r.core.Tracker().Add(object); err != nil {
-			t.Fatal(err)
-		}
+	pod := func(name, node string) {
+		r.add(t, fmt.Sprintf("{kind: Pod, metadata: {name: %s, namespace: shop, labels: {app: many}}, spec: {nodeName: %q}}", name, node))
 	}
+	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
+		workload(kind, "cart", "many")
+	}
+	workload("Deployment", "none", "none")
+	pod("cart-1", "node-1")
+	pod("cart-2", "node-1")
+	pod("cart-3", "node-2")
+	pod("cart-4", "")
 	add := func(pod, bound string, value float64) *qosv1alpha1.ClassRecommendation {
 		return &qosv1alpha1.ClassRecommendation{
 			Namespace: "shop", Pod: pod, Container: "main", Resource: "k8s.io/blockio", Outcome: "add", ClassFile: fileOf(t, "main-fit", "/dev/sda", "ThrottleWriteBps", bound),
@@ -158,12 +141,7 @@ func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
 		t.Errorf("without an answer: %+v", got)
 	}
 	for i := range 10 {
-		err := r.core.Tracker().Add(&corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cart-5%d", i), Namespace: "shop", Labels: selector.MatchLabels}, Spec: corev1.PodSpec{NodeName: "node-2"},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		pod(fmt.Sprintf("cart-5%d", i), "node-2")
 	}
 	// 13 pods have no answer: 2 on node-1 and 11 on node-2. Notes are printed for 10 of them.
 	const last = "Note: 3 more notes like these are left out; see that of one pod with: kubectl qos recommend POD\n"

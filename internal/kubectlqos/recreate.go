@@ -174,10 +174,7 @@ func store(set *appsv1.StatefulSet) (name string, err error) {
 		return "", fmt.Errorf("store the manifest of the StatefulSet: %w", err)
 	}
 	_, err = file.Write(text)
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
+	if err := errors.Join(err, file.Close()); err != nil {
 		return "", fmt.Errorf("store the manifest of the StatefulSet: %w", err)
 	}
 	return file.Name(), nil

@@ -110,9 +110,7 @@ func (o *resizeCommand) read(word string) (err error) {
 	return nil
 }
 
-func statefulSetName(word string) (string, error) {
-	return nameOf(word, "statefulset", "statefulsets", "sts", "statefulset.apps", "statefulsets.apps")
-}
+func statefulSetName(word string) (string, error) { return nameOf(word, statefulSets().names()...) }
 
 func (o *resizeCommand) run(ctx context.Context) error {
 	api, err := o.connect()
@@ -167,10 +165,6 @@ func (o *resizeCommand) choose(set *appsv1.StatefulSet) error {
 	return nil
 }
 
-func (o *resizeCommand) print(format string, args ...any) {
-	fmt.Fprintf(o.streams.Out, format, args...)
-}
-
 func (o *resizeCommand) subject() string {
 	return fmt.Sprintf("statefulset/%s template %s: %s", o.name, o.template, o.wanted())
 }
@@ -186,7 +180,7 @@ func (o *resizeCommand) wanted() string {
 }
 
 func (o *resizeCommand) printPlan(set, next *appsv1.StatefulSet) {
-	suffix := map[string]string{dryRunNone: "", dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[o.dryRun]
+	suffix := dryRunSuffix(o.dryRun)
 	o.print("%s for %d replicas%s\n", o.subject(), replicasOf(set), suffix)
 	if next == nil {
 		return
@@ -305,13 +299,7 @@ func (o *resizeCommand) templates(present []any) []any {
 
 func (c *clients) getStatefulSet(ctx context.Context, name string) (*appsv1.StatefulSet, error) {
 	set, err := c.core.AppsV1().StatefulSets(c.namespace).Get(ctx, name, metav1.GetOptions{})
-	if kubeapi.OutcomeOf(err) == kubeapi.NotFound {
-		return nil, fmt.Errorf("there is no statefulset %q in namespace %q; name another namespace with -n", name, c.namespace)
-	}
-	if err != nil {
-		return nil, explain(err)
-	}
-	return set, nil
+	return set, c.explainGet(err, "statefulset", name)
 }
 
 // explainVolumes is like explain, for requests about StatefulSetVolumes.

@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
@@ -151,13 +149,5 @@ func (c *clients) getVolumes(ctx context.Context, name string) (*nodeqosv1alpha1
 	if err != nil {
 		return nil, err
 	}
-	return volumesOf(content)
-}
-
-func volumesOf(content *unstructured.Unstructured) (*nodeqosv1alpha1.StatefulSetVolumes, error) {
-	object := &nodeqosv1alpha1.StatefulSetVolumes{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content.Object, object); err != nil {
-		return nil, fmt.Errorf("this version of kubectl qos cannot read StatefulSetVolumes %s: %w; update kubectl qos", content.GetName(), err)
-	}
-	return object, nil
+	return typed[nodeqosv1alpha1.StatefulSetVolumes](content)
 }

@@ -6,6 +6,7 @@ package kubectlqos
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,16 +38,20 @@ type rig struct {
 	clock   func() time.Time // replaces the field `now`, unless it is nil
 	plugins *plugins
 	pause   func(context.Context, time.Duration) // if it is nil, commands do not wait
+	stdin   io.Reader                            // if it is nil, standard input is empty
 }
 
 // newRig returns a cluster with the objects in YAML files of testdata: NodeQOSResources, pods and namespaces.
 func newRig(t *testing.T, files ...string) *rig {
 	t.Helper()
+	kinds := map[schema.GroupVersionResource]string{nodeKind(): "NodeQOSResourcesList", volumesKind(): "StatefulSetVolumesList"}
+	for _, of := range workloadTypes() {
+		kinds[appsv1.SchemeGroupVersion.WithResource(of.name+"s")] = "List"
+	}
 	r := &rig{
-		core: corefake.NewClientset(),
-		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-			map[schema.GroupVersionResource]string{nodeKind(): "NodeQOSResourcesList", volumesKind(): "StatefulSetVolumesList"}),
-		now: time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC),
+		core:    corefake.NewClientset(),
+		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
+		now:     time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC),
 	}
 	for _, file := range files {
 		for _, text := range documentsIn(t, file) {
@@ -73,20 +79,32 @@ func (r *rig) add(t *testing.T, text string) {
 	}
 
 	var err error
-	switch object.GetKind() {
+	switch kind := object.GetKind(); kind {
 	case "NodeQOSResources":
 		err = r.objects.Tracker().Create(nodeKind(), object, "")
 	case "StatefulSetVolumes":
 		err = r.objects.Tracker().Create(volumesKind(), object, "default")
+	case "Deployment", "StatefulSet", "DaemonSet":
+		err = r.objects.Tracker().Create(appsv1.SchemeGroupVersion.WithResource(strings.ToLower(kind)+"s"), object, object.GetNamespace())
 	case "Pod":
-		err = r.core.Tracker().Add(podOf(t, text))
+		r.put(t, podOf(t, text))
 	case "Namespace":
-		err = r.core.Tracker().Add(&corev1.Namespace{ObjectMeta: podOf(t, text).ObjectMeta})
+		r.put(t, &corev1.Namespace{ObjectMeta: podOf(t, text).ObjectMeta})
 	default:
-		t.Fatalf("unknown kind %q in %s", object.GetKind(), text)
+		t.Fatalf("unknown kind %q in %s", kind, text)
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// put puts objects of Kubernetes into the cluster.
+func (r *rig) put(t *testing.T, objects ...runtime.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := r.core.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -135,6 +153,20 @@ func (r *rig) updateNode(t *testing.T, name string, change func(object map[strin
 	}
 }
 
+// updateStatus changes the status of the NodeQOSResources of a node.
+func (r *rig) updateStatus(t *testing.T, name string, change func(status map[string]any)) {
+	t.Helper()
+	r.updateNode(t, name, func(object map[string]any) { change(object["status"].(map[string]any)) })
+}
+
+// updateResource changes the first resource in a list of the status of a node, e.g. in containerQOSResources.
+func (r *rig) updateResource(t *testing.T, name, list string, change func(resource map[string]any)) {
+	t.Helper()
+	r.updateStatus(t, name, func(status map[string]any) {
+		change(status["qosResources"].(map[string]any)[list].([]any)[0].(map[string]any))
+	})
+}
+
 // answer has the exit code and the output of a command.
 type answer struct {
 	Code        int
@@ -148,17 +180,18 @@ func (r *rig) run(t *testing.T, args ...string) answer {
 	return answer{code, out.String(), errs.String()}
 }
 
-func (r *rig) execute(ctx context.Context, out, errs writer, args ...string) int {
+func (r *rig) execute(ctx context.Context, out, errs io.Writer, args ...string) int {
 	c := &cluster{
 		streams: genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: out, ErrOut: errs},
 		now:     func() time.Time { return r.now },
 		pause:   func(context.Context, time.Duration) {},
 	}
-
+	if r.stdin != nil {
+		c.streams.In = r.stdin
+	}
 	if r.pause != nil {
 		c.pause = r.pause
 	}
-
 	if r.clock != nil {
 		c.now = r.clock
 	}
@@ -190,10 +223,6 @@ func (r *rig) readNodes(
 		return metav1.ListMeta{}, err
 	}
 	return decodeNodes(bytes.NewReader(data), each)
-}
-
-type writer interface {
-	Write(data []byte) (int, error)
 }
 
 // wantAnswer compares two answers. The wanted texts may begin with a line break, which is ignored.

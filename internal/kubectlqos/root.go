@@ -6,6 +6,7 @@ package kubectlqos
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,3 +71,5 @@ type cluster struct {
 	// pause waits for a time, or until the context ends.
 	pause func(context.Context, time.Duration)
 }
+
+func (c *cluster) print(format string, args ...any) { fmt.Fprintf(c.streams.Out, format, args...) }

@@ -29,6 +29,11 @@ const (
 	dryRunServer = "server"
 )
 
+// dryRunSuffix returns the end of a line about a change that is made only in a dry run.
+func dryRunSuffix(dryRun string) string {
+	return map[string]string{dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}[dryRun]
+}
+
 type setCommand struct {
 	*cluster
 	name, container string
@@ -114,27 +119,19 @@ func (o *setCommand) run(ctx context.Context) error {
 		return err
 	}
 
-	switch {
-	case o.dryRun == dryRunClient:
-		o.print("%s %s (dry run)\n", plan.subject(o.container), plan.annotation())
-	case o.dryRun == dryRunServer:
-		o.print("%s %s (server dry run)\n", plan.subject(o.container), plan.annotation())
-	case !o.wait:
-		o.print("%s %s\n", plan.subject(o.container), plan.annotation())
-	default:
+	if o.dryRun == dryRunNone && o.wait {
 		return o.await(ctx, api, plan)
 	}
+	o.print("%s %s%s\n", plan.subject(o.container), plan.annotation(), dryRunSuffix(o.dryRun))
 	return nil
 }
-
-func (o *setCommand) print(format string, args ...any) { fmt.Fprintf(o.streams.Out, format, args...) }
 
 // plan returns the plan for the requested change of a pod, which it checks against the state of the pod's node.
 func (o *setCommand) plan(ctx context.Context, api *clients, pod *corev1.Pod) (*settingPlan, error) {
 	if err := o.choose(pod); err != nil {
 		return nil, err
 	}
-	node, err := api.nodeOf(ctx, pod)
+	node, err := api.findNode(ctx, pod.Spec.NodeName)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func (o *podsCommand) showSets(ctx context.Context, api *clients, namespace stri
 	}
 	var lines [][]string
 	for i := range list.Items {
-		object, err := volumesOf(&list.Items[i])
+		object, err := typed[nodeqosv1alpha1.StatefulSetVolumes](&list.Items[i])
 		if err != nil {
 			return false, err
 		}

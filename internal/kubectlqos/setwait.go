@@ -98,7 +98,7 @@ func (o *setCommand) look(ctx context.Context, api *clients, plan *settingPlan) 
 	case err != nil:
 		return false, "", false, explain(err)
 	}
-	node, err := api.nodeOf(ctx, pod)
+	node, err := api.findNode(ctx, pod.Spec.NodeName)
 	if err != nil {
 		return false, "", false, err
 	}

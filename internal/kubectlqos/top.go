@@ -41,7 +41,7 @@ type classUse struct {
 	Free     *int64 `json:"free"`
 	// Held has the number of nodes for each reason of the class's condition Held. It is empty if no node reports the condition.
 	Held map[string]int64 `json:"held,omitempty"`
-	// namespaces has the use by namespace. It is nil without --by-namespace.
+	// namespaces has the use by namespace. It is empty without --by-namespace.
 	namespaces map[string]*namespaceUse
 }
 
@@ -197,7 +197,7 @@ func (u *use) class(key classKey) *classUse {
 	if !known {
 		at = len(u.classes)
 		u.index[key] = at
-		u.classes = append(u.classes, classUse{classKey: key, Capacity: new(int64), Free: new(int64)})
+		u.classes = append(u.classes, classUse{classKey: key, Capacity: new(int64), Free: new(int64), namespaces: map[string]*namespaceUse{}})
 	}
 	return &u.classes[at]
 }
@@ -256,9 +256,6 @@ func (u *classUse) addHolders(class *nodeqosv1alpha1.QOSResourceClassInfo) {
 }
 
 func (u *classUse) namespace(name string) *namespaceUse {
-	if u.namespaces == nil {
-		u.namespaces = map[string]*namespaceUse{}
-	}
 	if u.namespaces[name] == nil {
 		u.namespaces[name] = &namespaceUse{classKey: u.classKey, Namespace: name}
 	}

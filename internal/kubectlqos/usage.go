@@ -12,14 +12,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/tables"
 )
-
-// usageAtOnce is the maximum number of nodes that the command queries at the same time.
-const usageAtOnce = 20
 
 // maxNotes is the maximum number of notes on nodes or pods that a command prints at once.
 const maxNotes = 10
@@ -141,17 +138,7 @@ func (o *usageCommand) ask(ctx context.Context, api *clients) (nodesUsage, error
 	if err != nil {
 		return nil, err
 	}
-	answers, problems := make([]nodeUsage, len(pods)), make([]error, len(pods))
-	var asking errgroup.Group
-	asking.SetLimit(usageAtOnce)
-	for i := range pods {
-		asking.Go(func() error {
-			answers[i], problems[i] = api.usageOf(ctx, &pods[i])
-			return nil
-		})
-	}
-	_ = asking.Wait() // always nil, because the functions store their errors in problems
-
+	answers, problems := askEach(pods, func(pod *corev1.Pod) (nodeUsage, error) { return api.usageOf(ctx, pod) })
 	nodes := nodesUsage{}
 	var notes []string
 	for i := range pods {

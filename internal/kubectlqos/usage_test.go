@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -44,18 +45,18 @@ type plugins struct {
 // after the time of the previous answer.
 func (p *plugins) fetch(_ context.Context, pod *corev1.Pod, port int32, path string) ([]byte, error) {
 	node := pod.Spec.NodeName
-	if blame, is := strings.CutPrefix(path, "/blame?"); is && port == 9420 {
-		return p.blame(node, blame)
-	}
-	if recommend, is := strings.CutPrefix(path, "/recommend?"); is && port == 9420 {
-		return p.recommend(node, recommend)
-	}
-	if port != 9420 || path != "/usage" {
+	asked, err := url.Parse(path)
+	switch {
+	case err != nil || port != 9420:
 		return nil, fmt.Errorf("asked for %s on port %d", path, port)
-	}
-
-	if answer, has := p.answers[node]; has || p.fails[node] != nil {
-		return []byte(answer), p.fails[node]
+	case p.answers[node] != "" || p.fails[node] != nil:
+		return []byte(p.answers[node]), p.fails[node]
+	case asked.Path == "/blame":
+		return p.blame(asked.Query())
+	case asked.Path == "/recommend":
+		return p.recommend(asked.Query())
+	case path != "/usage":
+		return nil, fmt.Errorf("asked for %s", path)
 	}
 
 	p.asked++

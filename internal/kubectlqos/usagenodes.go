@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/tables"
@@ -26,10 +26,9 @@ const (
 	// the name pluginContainer.
 	pluginSelector  = "app.kubernetes.io/name=qos-nri-plugin"
 	pluginContainer = "plugin"
-	// usagePath is the path of the usage on this port.
-	usagePath = "/usage"
-	// usageTime limits how long a node may take to answer.
-	usageTime = 10 * time.Second
+	// askTime limits how long a node may take to answer. askAtOnce is the maximum number of nodes that are asked at the same time.
+	askTime   = 10 * time.Second
+	askAtOnce = 20
 )
 
 // measured is the usage of a class or container on a node. Its JSON form is part of a node's answer and of the output of
@@ -58,12 +57,12 @@ type nodesUsage map[string]nodeUsage
 
 // pluginPods returns the plugin's pods on a node, or on all nodes if `node` is empty, sorted by node.
 func (c *clients) pluginPods(ctx context.Context, namespace, node string) ([]corev1.Pod, error) {
-	list, err := c.core.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: pluginSelector})
+	pods, err := c.listPods(ctx, namespace, pluginSelector)
 	if err != nil {
-		return nil, explain(err)
+		return nil, err
 	}
 
-	pods := slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return p.Spec.NodeName == "" || p.DeletionTimestamp != nil || node != "" && p.Spec.NodeName != node
 	})
 	if len(pods) == 0 {
@@ -79,44 +78,53 @@ func (c *clients) pluginPods(ctx context.Context, namespace, node string) ([]cor
 
 // usageOf gets the usage of a node from the plugin's pod on this node. Its errors include the remedy.
 func (c *clients) usageOf(ctx context.Context, pod *corev1.Pod) (usage nodeUsage, err error) {
-	out, err := c.askPlugin(ctx, pod, usagePath)
-	var failed podError
-	if errors.As(err, &failed) {
+	err = c.askPlugin(ctx, pod, "/usage", &usage)
+	if errors.As(err, new(podError)) {
 		err = fmt.Errorf("%w; see: kubectl logs -n %s %s -c %s", err, pod.Namespace, pod.Name, pluginContainer)
-	}
-	if err == nil {
-		err = readAnswer(out, &usage)
 	}
 	return usage, err
 }
 
-// askPlugin gets a path from the plugin's pod. An error that the pod reports is a podError. The other errors include the remedy.
-func (c *clients) askPlugin(ctx context.Context, pod *corev1.Pod, path string) ([]byte, error) {
+// askEach calls `ask` with each pod, several at once. It returns the answer or the error of each.
+func askEach[T any](pods []corev1.Pod, ask func(*corev1.Pod) (T, error)) (answers []T, problems []error) {
+	answers, problems = make([]T, len(pods)), make([]error, len(pods))
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for i := range pods {
+		asking.Go(func() error {
+			answers[i], problems[i] = ask(&pods[i])
+			return nil
+		})
+	}
+	_ = asking.Wait() // always nil, because the functions store their errors in `problems`
+	return answers, problems
+}
+
+// askPlugin reads the JSON at a path of the plugin's port for metrics. An error that the pod reports is a podError. The other errors
+// include the remedy.
+func (c *clients) askPlugin(ctx context.Context, pod *corev1.Pod, path string, answer any) error {
 	if pod.Status.Phase != corev1.PodRunning {
-		return nil, fmt.Errorf("pod %[1]s is %[2]s; see: kubectl describe pod -n %[3]s %[1]s", pod.Name, pod.Status.Phase, pod.Namespace)
+		return fmt.Errorf("pod %[1]s is %[2]s; see: kubectl describe pod -n %[3]s %[1]s", pod.Name, pod.Status.Phase, pod.Namespace)
 	}
 	port := metricsPort(pod)
 	if port == 0 {
-		return nil, fmt.Errorf("pod %s has no port %q; install the plugin as the manifests do, with --metrics-address and this port", pod.Name, pluginContainer)
+		return fmt.Errorf("pod %s has no port %q; install the plugin as the manifests do, with --metrics-address and this port", pod.Name, pluginContainer)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, usageTime)
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	out, err := c.fetch(ctx, pod, port, path)
-	var failed podError
+	data, err := c.fetch(ctx, pod, port, path)
 	switch {
-	case err == nil || errors.As(err, &failed):
-		return out, err
+	case errors.As(err, new(podError)):
+		return err
 	case kubeapi.OutcomeOf(err) == kubeapi.Forbidden:
-		return nil, fmt.Errorf("%w: %s; this command needs a Role in namespace %s with the verbs get and create for pods/portforward",
+		return fmt.Errorf("%w: %s; this command needs a Role in namespace %s with the verbs get and create for pods/portforward",
 			errForbidden, kubeapi.Message(err), pod.Namespace)
-	case ctx.Err() != nil:
-		return nil, fmt.Errorf("no answer within %s; see: kubectl describe pod -n %s %s", usageTime, pod.Namespace, pod.Name)
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("no answer within %s; see: kubectl describe pod -n %s %s", askTime, pod.Namespace, pod.Name)
+	case err != nil:
+		return explain(err)
 	}
-	return nil, explain(err)
-}
-
-func readAnswer(data []byte, answer any) error {
 	if err := json.Unmarshal(data, answer); err != nil {
 		return fmt.Errorf("the answer of qos-nri-plugin cannot be read: %w; use the version of kubectl qos that matches the plugin", err)
 	}

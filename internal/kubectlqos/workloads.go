@@ -10,56 +10,41 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 )
 
-// workloadType is a kind of objects that have pods.
-type workloadType struct {
-	// names has the names of the type in commands. Messages use the first one.
-	names []string
-	// `selector` returns the label selector of an object's pods. `list` lists the objects of the type.
-	selector func(ctx context.Context, api *clients, name string) (*metav1.LabelSelector, error)
-	list     func(ctx context.Context, api *clients) (runtime.Object, error)
-}
+// workloadType is a type of objects that have pods.
+type workloadType struct{ name, short string }
+
+func statefulSets() workloadType { return workloadType{"statefulset", "sts"} }
 
 func workloadTypes() []workloadType {
-	return []workloadType{
-		{
-			names: []string{"deployment", "deployments", "deploy", "deployment.apps", "deployments.apps"},
-			selector: func(ctx context.Context, api *clients, name string) (*metav1.LabelSelector, error) {
-				object, err := api.core.AppsV1().Deployments(api.namespace).Get(ctx, name, metav1.GetOptions{})
-				return object.Spec.Selector, err
-			},
-			list: func(ctx context.Context, api *clients) (runtime.Object, error) {
-				return api.core.AppsV1().Deployments(api.namespace).List(ctx, metav1.ListOptions{})
-			},
-		},
-		{
-			names: []string{"statefulset", "statefulsets", "sts", "statefulset.apps", "statefulsets.apps"},
-			selector: func(ctx context.Context, api *clients, name string) (*metav1.LabelSelector, error) {
-				object, err := api.core.AppsV1().StatefulSets(api.namespace).Get(ctx, name, metav1.GetOptions{})
-				return object.Spec.Selector, err
-			},
-			list: func(ctx context.Context, api *clients) (runtime.Object, error) {
-				return api.core.AppsV1().StatefulSets(api.namespace).List(ctx, metav1.ListOptions{})
-			},
-		},
-		{
-			names: []string{"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"},
-			selector: func(ctx context.Context, api *clients, name string) (*metav1.LabelSelector, error) {
-				object, err := api.core.AppsV1().DaemonSets(api.namespace).Get(ctx, name, metav1.GetOptions{})
-				return object.Spec.Selector, err
-			},
-			list: func(ctx context.Context, api *clients) (runtime.Object, error) {
-				return api.core.AppsV1().DaemonSets(api.namespace).List(ctx, metav1.ListOptions{})
-			},
-		},
+	return []workloadType{{"deployment", "deploy"}, statefulSets(), {"daemonset", "ds"}}
+}
+
+// names returns the names of the type in commands. Messages use the first one.
+func (t workloadType) names() []string {
+	return []string{t.name, t.name + "s", t.short, t.name + ".apps", t.name + "s.apps"}
+}
+
+func (t workloadType) objects(api *clients) dynamic.ResourceInterface {
+	return api.objects.Resource(appsv1.SchemeGroupVersion.WithResource(t.name + "s")).Namespace(api.namespace)
+}
+
+// typeIn returns the type of workloads in a word of the form TYPE/NAME, or nil if there is none.
+func typeIn(word string) *workloadType {
+	before, _, found := strings.Cut(word, "/")
+	for _, t := range workloadTypes() {
+		if found && slices.Contains(t.names(), strings.ToLower(before)) {
+			return &t
+		}
 	}
+	return nil
 }
 
 // workload is a pod, or the pods of an object. Its type is nil for a pod.
@@ -70,15 +55,12 @@ type workload struct {
 
 // workloadOf reads a command-line argument of the form POD or TYPE/NAME.
 func workloadOf(word string) (workload, error) {
-	before, _, typed := strings.Cut(word, "/")
-	for _, of := range workloadTypes() {
-		if typed && slices.Contains(of.names, strings.ToLower(before)) {
-			name, err := nameOf(word, of.names...)
-			return workload{&of, name}, err
-		}
+	if of := typeIn(word); of != nil {
+		name, err := nameOf(word, of.names()...)
+		return workload{of, name}, err
 	}
 	name, err := podName(word)
-	if err != nil && typed {
+	if err != nil && strings.Contains(word, "/") {
 		err = fmt.Errorf("%q is neither a pod nor a workload; pass a POD, deployment/NAME, statefulset/NAME or daemonset/NAME", word)
 	}
 	return workload{nil, name}, err
@@ -94,16 +76,21 @@ func (w workload) pods(ctx context.Context, api *clients) ([]corev1.Pod, error) 
 		return []corev1.Pod{*pod}, nil
 	}
 
-	labels, err := w.of.selector(ctx, api, w.name)
-	if kubeapi.OutcomeOf(err) == kubeapi.NotFound {
-		return nil, fmt.Errorf("there is no %s %q in namespace %q; name another namespace with -n", w.of.names[0], w.name, api.namespace)
-	}
+	content, err := w.of.objects(api).Get(ctx, w.name, metav1.GetOptions{})
 	if err != nil {
-		return nil, explain(err)
+		return nil, api.explainGet(err, w.of.name, w.name)
 	}
-	selector, err := metav1.LabelSelectorAsSelector(labels)
+	object, err := typed[struct {
+		Spec struct {
+			Selector *metav1.LabelSelector `json:"selector"`
+		} `json:"spec"`
+	}](content)
 	if err != nil {
-		return nil, fmt.Errorf("selector of %s %q: %w", w.of.names[0], w.name, err)
+		return nil, err
+	}
+	selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector of %s %q: %w", w.of.name, w.name, err)
 	}
 	pods, err := api.listPods(ctx, api.namespace, selector.String())
 	if err != nil {
@@ -113,7 +100,7 @@ func (w workload) pods(ctx context.Context, api *clients) ([]corev1.Pod, error) 
 		return p.Spec.NodeName == "" || podspec.Finished(&p) || p.DeletionTimestamp != nil
 	})
 	if len(pods) == 0 {
-		return nil, fmt.Errorf("%s %q has no running pod, so nothing is recorded of it", w.of.names[0], w.name)
+		return nil, fmt.Errorf("%s %q has no running pod, so nothing is recorded of it", w.of.name, w.name)
 	}
 	return pods, nil
 }
@@ -122,12 +109,13 @@ func (c *cluster) completeWorkload(cmd *cobra.Command, args []string, begun stri
 	if len(args) > 0 {
 		return nil, noFiles
 	}
-	before, _, isTyped := strings.Cut(begun, "/")
-	for _, of := range workloadTypes() {
-		if isTyped && slices.Contains(of.names, strings.ToLower(before)) {
-			names := c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) { return namesIn(of.list(ctx, api)) })
-			return typed(before, names), noFiles
-		}
+	of := typeIn(begun)
+	if of == nil {
+		return c.completePod(cmd, args, begun)
 	}
-	return c.completePod(cmd, args, begun)
+	before, _, _ := strings.Cut(begun, "/")
+	names, directive := c.complete(cmd, func(ctx context.Context, api *clients) ([]string, error) {
+		return namesIn(of.objects(api).List(ctx, metav1.ListOptions{}))
+	})
+	return withType(before, names), directive
 }
