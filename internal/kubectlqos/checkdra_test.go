@@ -83,9 +83,7 @@ func TestCheckSaysWhetherTheClusterAllowsClassesByDRA(t *testing.T) {
 			r.creates(t, "resourceclaims", test.claim)
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 			node.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: test.kubelet, ContainerRuntimeVersion: test.runtime}
-			if err := r.core.Tracker().Add(node); err != nil {
-				t.Fatal(err)
-			}
+			r.put(t, node)
 
 			got, code := r.run(t, "check", "--dra"), 0
 			want := "the API server, the kubelets and the container runtimes allow classes by DRA\n"

@@ -4,16 +4,13 @@
 package kubectlqos
 
 import (
-	"bytes"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
@@ -107,28 +104,14 @@ func (c convertRun) run(t *testing.T) (answer, string) {
 
 	r := newRig(t)
 	r.add(t, networkNode)
-	stdin := c.stdin
-	if stdin == nil {
-		stdin = &bytes.Buffer{}
-	}
-
-	var out, errs bytes.Buffer
-	root := newRootCommand(&cluster{
-		streams: genericiooptions.IOStreams{In: stdin, Out: &out, ErrOut: &errs},
-		now:     time.Now,
-		connect: func() (*clients, error) {
-			return &clients{core: r.core, objects: r.objects, namespace: "default", read: r.readNodes}, nil
-		},
-	}, "v0.1.0")
-
-	root.PersistentFlags().StringP("namespace", "n", "", "")
+	r.stdin = c.stdin
 	var args []string
 	for _, arg := range c.args {
 		args = append(args, strings.ReplaceAll(arg, "DIR", dir))
 	}
-
-	code := program.Execute(t.Context(), root, args)
-	return answer{code, out.String(), strings.ReplaceAll(errs.String(), dir, "DIR")}, dir
+	got := r.run(t, args...)
+	got.Errors = strings.ReplaceAll(got.Errors, dir, "DIR")
+	return got, dir
 }
 
 func TestConvertPrints(t *testing.T) {

@@ -14,9 +14,7 @@ import (
 func (r *rig) reportedAt(t *testing.T, nodes ...string) {
 	t.Helper()
 	for i := 0; i < len(nodes); i += 2 {
-		r.updateNode(t, nodes[i], func(object map[string]any) {
-			object["status"].(map[string]any)["lastHeartbeatTime"] = nodes[i+1]
-		})
+		r.updateStatus(t, nodes[i], func(status map[string]any) { status["lastHeartbeatTime"] = nodes[i+1] })
 	}
 }
 
@@ -63,9 +61,7 @@ Note: the numbers of node-1 are outdated, because qos-kubelet-shim does not repo
 
 func TestTheStateOfPodsHasItsAgeIfTheirNodeDoesNotReport(t *testing.T) {
 	r := newRig(t, "plain.yaml")
-	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=gold").running().Pod); err != nil {
-		t.Fatal(err)
-	}
+	r.put(t, aPod("p").on("n1").asks("rdt=gold").running().Pod)
 	r.holds(t, "main=gold")
 	r.reportedAt(t, "n1", elevenMinutesAgo)
 	const want = "p | main | k8s.io/rdt | gold | gold | container | NodeNotReported: last known state: the last report of qos-kubelet-shim on n1 was 10m ago"

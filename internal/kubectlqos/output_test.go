@@ -29,12 +29,10 @@ func newEscapesRig(t *testing.T) *rig {
 		})
 	}
 
-	r.updateNode(t, "node-1", func(object map[string]any) {
-		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["containerQOSResources"].([]any)
-		class := resources[0].(map[string]any)["classes"].([]any)[0].(map[string]any)
+	r.updateResource(t, "node-1", "containerQOSResources", func(resource map[string]any) {
+		class := resource["classes"].([]any)[0].(map[string]any)
 		class["description"], class["degraded"] = escapes, escapes
 	})
-
 	return r
 }
 

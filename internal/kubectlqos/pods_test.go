@@ -33,8 +33,8 @@ func (r *rig) holds(t *testing.T, pairs string) {
 // addFixed adds the resource vendor.example/fixed to n1. Its only class is "a", and running containers cannot change it.
 func (r *rig) addFixed(t *testing.T) {
 	t.Helper()
-	r.updateNode(t, "n1", func(object map[string]any) {
-		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)
+	r.updateStatus(t, "n1", func(status map[string]any) {
+		resources := status["qosResources"].(map[string]any)
 		resources["containerQOSResources"] = append(resources["containerQOSResources"].([]any),
 			map[string]any{"name": "vendor.example/fixed", "mutable": false, "classes": []any{map[string]any{"name": "a", "inUse": int64(0)}}})
 	})
@@ -43,17 +43,15 @@ func (r *rig) addFixed(t *testing.T) {
 // setForeign makes n1 report what another program has set for the container main of the pod p.
 func (r *rig) setForeign(t *testing.T, setting string) {
 	t.Helper()
-	r.updateNode(t, "n1", func(object map[string]any) {
-		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["containerQOSResources"].([]any)
-		resources[0].(map[string]any)["foreign"] = []any{map[string]any{"namespace": "default", "pod": "p", "container": "main", "setting": setting}}
+	r.updateResource(t, "n1", "containerQOSResources", func(resource map[string]any) {
+		resource["foreign"] = []any{map[string]any{"namespace": "default", "pod": "p", "container": "main", "setting": setting}}
 	})
 }
 
 // refuses makes n1 report the refusal of a request of pod p. The container is empty for the pod itself.
 func (r *rig) refuses(t *testing.T, container, reason, message string) {
 	t.Helper()
-	r.updateNode(t, "n1", func(object map[string]any) {
-		status := object["status"].(map[string]any)
+	r.updateStatus(t, "n1", func(status map[string]any) {
 		refusals, _ := status["refusals"].([]any)
 		status["refusals"] = append(refusals, map[string]any{
 			"namespace": "default", "pod": "p", "podUID": "uid-p", "container": container, "reason": reason, "message": message,
@@ -63,9 +61,8 @@ func (r *rig) refuses(t *testing.T, container, reason, message string) {
 
 func (r *rig) updateRDT(t *testing.T, class string, change func(of map[string]any)) {
 	t.Helper()
-	r.updateNode(t, "n1", func(object map[string]any) {
-		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["containerQOSResources"].([]any)
-		for _, of := range resources[0].(map[string]any)["classes"].([]any) {
+	r.updateResource(t, "n1", "containerQOSResources", func(resource map[string]any) {
+		for _, of := range resource["classes"].([]any) {
 			if of := of.(map[string]any); of["name"] == class {
 				change(of)
 			}
@@ -121,10 +118,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			r.setForeign(t, "resctrl group batch")
 		}, "p | main | k8s.io/rdt | <system default> | <resctrl group batch> | container"},
 		{"not all groups of other programs are named", aPod("p").on("n1").asks("rdt=").running(), "", func(t *testing.T, r *rig) {
-			r.updateNode(t, "n1", func(object map[string]any) {
-				resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["containerQOSResources"].([]any)
-				resources[0].(map[string]any)["foreignOmitted"] = int64(3)
-			})
+			r.updateResource(t, "n1", "containerQOSResources", func(resource map[string]any) { resource["foreignOmitted"] = int64(3) })
 		}, `p | main | k8s.io/rdt | <system default> | unknown | container | NotReported: the container or pod has just started, or its node does not list all containers and pods that have classes; see "qos-nri-plugin assignments" on the node`},
 		{"a draining class stays in effect", aPod("p").on("n1").asks("rdt=old").running(), "main=old", nil,
 			"p | main | k8s.io/rdt | old | old | container | Draining: the class was removed from the class files of the node; the pod keeps the class until the pod ends, " +
@@ -154,13 +148,11 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			`p | side | k8s.io/rdt | - | - | default | ClassFull: class "bronze" of k8s.io/rdt is full`},
 		{"another pod with the same name was refused", aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", ""), "", func(t *testing.T, r *rig) {
 			r.refuses(t, "main", "ClassFull", "full")
-			r.updateNode(t, "n1", func(object map[string]any) {
-				object["status"].(map[string]any)["refusals"].([]any)[0].(map[string]any)["podUID"] = "another"
-			})
+			r.updateStatus(t, "n1", func(status map[string]any) { status["refusals"].([]any)[0].(map[string]any)["podUID"] = "another" })
 		}, "p | main | k8s.io/rdt | gold | - | container | ContainerCreating"},
 		{"the pod is refused, and the node does not list all refusals", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "failed").
 			reported(corev1.ConditionFalse, "ClassFull", "pod default/p container main: full", "12:40:00"), "", func(t *testing.T, r *rig) {
-			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["refusalsOmitted"] = int64(7) })
+			r.updateStatus(t, "n1", func(status map[string]any) { status["refusalsOmitted"] = int64(7) })
 		}, "p | main | k8s.io/rdt | gold | - | container | CreateContainerError: failed (condition of the pod: pod default/p container main: full)"},
 		{"the pod is refused, and the condition is newer than the refusals", aPod("p").on("n1").asks("rdt=gold").waiting("CreateContainerError", "").
 			reported(corev1.ConditionFalse, "ClassFull", "pod default/p container main: full", "12:59:30"), "", nil,
@@ -212,12 +204,12 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		{"an annotation with an unknown key is not the reason why another class is not in effect", aPod("p").on("n1").
 			annotated("qos.noderesource.dev/pods", "rdt=gold").annotated(podKey, "vendor.example/disk=fast").running().
 			reported(corev1.ConditionFalse, "AnnotationIgnored", "annotation …; in effect: main: k8s.io/rdt bronze (default)", "12:40:00"), "main=bronze/default",
-			func(t *testing.T, r *rig) { r.addPodResource(t, "vendor.example/disk", true) },
+			addDisk,
 			"p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the container started, and is not applied yet\n" +
 				"p | main | k8s.io/rdt | - | bronze | default\n" +
 				"p | <pod> | - | - | - | - | AnnotationIgnored: annotation qos.noderesource.dev/pods is not known; write qos.noderesource.dev/pod, container.qos.noderesource.dev/<container> or volumes.qos.noderesource.dev/<container>"},
 		{"the pod's annotation changed, and the shim does not follow annotations", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
-			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
+			r.updateStatus(t, "n1", func(status map[string]any) { status["followsAnnotations"] = false })
 		}, "p | main | k8s.io/rdt | silver | gold | container | NotFollowed: the class was requested after the container started; qos-kubelet-shim runs without --follow-annotations, so the request applies only to new pods"},
 		{"a change is refused", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold", func(t *testing.T, r *rig) {
 			r.refuses(t, "main", "ChangeRefused", `class "silver" of k8s.io/rdt is full: 1 of 1 in use`)
@@ -252,12 +244,8 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 		}, "p | main | k8s.io/rdt | old | old | container | ClassRemoved: the class is no longer configured, and the pod will be evicted"},
 		{"of two containers with the same name, the one with the requested class is shown", aPod("p").on("n1").asks("rdt=silver").running(), "main=gold/container,main=silver/container", nil,
 			"p | main | k8s.io/rdt | silver | silver | container"},
-		{"the plugin does not run", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) {
-			r.updateNode(t, "n1", func(object map[string]any) {
-				ready := object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)
-				ready["status"], ready["reason"] = "False", "NotAnswering"
-			})
-		}, "p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z"},
+		{"the plugin does not run", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", notReady,
+			"p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z"},
 		{"the pod's node has no NodeQOSResources", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
 			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; check that qos-kubelet-shim runs there"},
 		{"each of two containers has its own class", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,
@@ -265,9 +253,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, "plain.yaml")
-			if err := r.core.Tracker().Add(c.pod.Pod); err != nil {
-				t.Fatal(err)
-			}
+			r.put(t, c.pod.Pod)
 			r.holds(t, c.holds)
 			if c.node != nil {
 				c.node(t, r)
@@ -282,9 +268,7 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 
 func TestDocumentsOfPodsDistinguishTheSystemDefaultFromNone(t *testing.T) {
 	r := newRig(t, "plain.yaml")
-	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=").running().Pod); err != nil {
-		t.Fatal(err)
-	}
+	r.put(t, aPod("p").on("n1").asks("rdt=").running().Pod)
 
 	got := r.run(t, "pods", "-o", "json")
 	var document struct{ Items []map[string]any }
@@ -305,9 +289,7 @@ func TestDocumentsOfPodsDistinguishTheSystemDefaultFromNone(t *testing.T) {
 func TestSeveralPodsCanBeNamed(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	for _, name := range []string{"a", "b", "c"} {
-		if err := r.core.Tracker().Add(aPod(name).on("n1").running().Pod); err != nil {
-			t.Fatal(err)
-		}
+		r.put(t, aPod(name).on("n1").running().Pod)
 	}
 
 	want := "a | main | k8s.io/rdt | - | <system default> | default | "
@@ -331,10 +313,8 @@ func TestAPodWithASandboxHasTheClassesOfThePod(t *testing.T) {
 		pod.Status.Phase = corev1.PodPending
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: status})
 		r := newRig(t, "plain.yaml")
-		r.addPodResource(t, "vendor.example/disk", true)
-		if err := r.core.Tracker().Add(pod.Pod); err != nil {
-			t.Fatal(err)
-		}
+		addDisk(t, r)
+		r.put(t, pod.Pod)
 		if got := bare(r.run(t, "pods", "p").Out); !strings.Contains(got, want) {
 			t.Errorf("PodReadyToStartContainers is %s:\n got %s\nwant %s", status, got, want)
 		}

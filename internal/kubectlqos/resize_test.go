@@ -33,7 +33,8 @@ import (
 // resizeRig has the StatefulSet db with two replicas, whose volumes have 10 GiB.
 type resizeRig struct {
 	*rig
-	polls int
+	polls     int
+	deletions []metav1.DeleteOptions // of StatefulSets, in rigs of newRecreateRig
 }
 
 func newResizeRig(t *testing.T, templates ...string) *resizeRig {
@@ -53,16 +54,10 @@ func newResizeRig(t *testing.T, templates ...string) *resizeRig {
 		for i := range 2 {
 			claim := claim.DeepCopy()
 			claim.Namespace, claim.Name, claim.Status.Capacity = "default", fmt.Sprintf("%s-db-%d", name, i), sized("10Gi")
-			if err := r.core.Tracker().Add(claim); err != nil {
-				t.Fatal(err)
-			}
+			r.put(t, claim)
 		}
 	}
-	for _, object := range []runtime.Object{set, &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}}} {
-		if err := r.core.Tracker().Add(object); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r.put(t, set, &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "gold"}})
 	return r
 }
 
@@ -226,23 +221,39 @@ statefulset/db template data: storage 20Gi for 2 replicas
 		r.run(t, "resize", "db", "--storage=20Gi"))
 }
 
-func TestResizeRecreatesTheStatefulSet(t *testing.T) {
+// newRecreateRig returns a rig whose volumes are expanded while the command waits. The API server answers the deletion of the StatefulSet with
+// `failure`, and accepts dry runs of it. Temporary files are in a directory of their own.
+func newRecreateRig(t *testing.T, failure error) *resizeRig {
+	t.Helper()
+	t.Setenv("TMPDIR", t.TempDir())
 	r := newResizeRig(t, "data")
 	r.succeeds(t)
-	var deletions []metav1.DeleteOptions
 	r.core.PrependReactor("delete", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		options := action.(clienttesting.DeleteActionImpl).DeleteOptions
-		deletions = append(deletions, options)
-		return len(options.DryRun) > 0, nil, nil
+		r.deletions = append(r.deletions, options)
+		if len(options.DryRun) > 0 {
+			return true, nil, nil
+		}
+		return failure != nil, nil, failure
 	})
-	got := r.run(t, "resize", "db", "--storage=20Gi", "--recreate")
+	return r
+}
+
+func (r *resizeRig) recreate(t *testing.T) answer {
+	t.Helper()
+	return r.run(t, "resize", "db", "--storage=20Gi", "--recreate")
+}
+
+func TestResizeRecreatesTheStatefulSet(t *testing.T) {
+	r := newRecreateRig(t, nil)
+	got := r.recreate(t)
 	const plan = "then statefulset/db is deleted without its pods and claims, and created with the template data: storage 10Gi -> 20Gi, volume attributes class - -> -\n"
 	if got.Code != 0 || !strings.Contains(got.Out, plan) || !strings.HasSuffix(got.Out, "statefulset/db replaced; its pods and claims stay\n") {
 		t.Errorf("answer %+v", got)
 	}
-	if len(deletions) != 2 || len(deletions[0].DryRun) != 1 || *deletions[1].PropagationPolicy != metav1.DeletePropagationOrphan ||
+	if deletions := r.deletions; len(deletions) != 2 || len(deletions[0].DryRun) != 1 || *deletions[1].PropagationPolicy != metav1.DeletePropagationOrphan ||
 		*deletions[1].Preconditions.UID != "first" || *deletions[1].Preconditions.ResourceVersion == "" {
-		t.Errorf("deletions %+v", deletions)
+		t.Errorf("deletions %+v", r.deletions)
 	}
 
 	set, err := r.core.AppsV1().StatefulSets("default").Get(t.Context(), "db", metav1.GetOptions{})
@@ -260,9 +271,8 @@ func TestResizeRecreatesTheStatefulSet(t *testing.T) {
 func TestADryRunOfResizeShowsTheChange(t *testing.T) {
 	for mode, suffix := range map[string]string{"client": " (dry run)", "server": " (server dry run)"} {
 		r := newResizeRig(t, "data")
-		dry := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil }
 		if mode == "server" {
-			r.core.PrependReactor("delete", "statefulsets", dry)
+			r.core.PrependReactor("delete", "statefulsets", failing(nil))
 			r.objects.PrependReactor("create", "statefulsetvolumes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				return true, action.(clienttesting.CreateAction).GetObject(), nil
 			})
@@ -279,17 +289,12 @@ then statefulset/db is deleted without its pods and claims, and created with the
 
 // TestRecreateKeepsTheManifestIfTheStatefulSetCannotBeCreatedAgain lets the creation fail after the deletion.
 func TestRecreateKeepsTheManifestIfTheStatefulSetCannotBeCreatedAgain(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	r := newResizeRig(t, "data")
-	r.succeeds(t)
-	r.core.PrependReactor("delete", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		return len(action.(clienttesting.DeleteActionImpl).DeleteOptions.DryRun) > 0, nil, nil
-	})
+	r := newRecreateRig(t, nil)
 	r.core.PrependReactor("create", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		dry := len(action.(clienttesting.CreateActionImpl).CreateOptions.DryRun) > 0
 		return !dry, nil, apierrors.NewForbidden(appsv1.Resource("statefulsets"), "db", errors.New("no"))
 	})
-	got := r.run(t, "resize", "db", "--storage=20Gi", "--recreate")
+	got := r.recreate(t)
 	files, err := filepath.Glob(filepath.Join(os.TempDir(), "statefulset-db-*.yaml"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("files %q, %v; answer %+v", files, err, got)
@@ -311,16 +316,7 @@ func TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
 		"Error: it is unknown whether statefulset db was deleted (its pods and claims stay); if it was, create it again with: ": &url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},
 		"Error: statefulset db cannot be deleted; ": apierrors.NewForbidden(appsv1.Resource("statefulsets"), "db", errors.New("no")),
 	} {
-		t.Setenv("TMPDIR", t.TempDir())
-		r := newResizeRig(t, "data")
-		r.succeeds(t)
-		r.core.PrependReactor("delete", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			if len(action.(clienttesting.DeleteActionImpl).DeleteOptions.DryRun) > 0 {
-				return true, nil, nil
-			}
-			return true, nil, failure
-		})
-		got := r.run(t, "resize", "db", "--storage=20Gi", "--recreate")
+		got := newRecreateRig(t, failure).recreate(t)
 		files, err := filepath.Glob(filepath.Join(os.TempDir(), "statefulset-db-*.yaml"))
 		if err != nil || got.Code != 1 || !strings.HasPrefix(got.Errors, want) {
 			t.Errorf("%v; answer %+v, want %q", err, got, want)
@@ -338,12 +334,7 @@ func TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
 // It then exists: with the requested 20Gi, as the command created it, or with 10Gi, from another client.
 func TestRecreateFindsOutWhatHappenedIfTheAnswerToTheCreationIsLost(t *testing.T) {
 	for size, want := range map[string]string{"20Gi": "", "10Gi": "another client has already created a statefulset with this name"} {
-		t.Setenv("TMPDIR", t.TempDir())
-		r := newResizeRig(t, "data")
-		r.succeeds(t)
-		r.core.PrependReactor("delete", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			return len(action.(clienttesting.DeleteActionImpl).DeleteOptions.DryRun) > 0, nil, nil
-		})
+		r := newRecreateRig(t, nil)
 		attempts := 0
 		r.core.PrependReactor("create", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			create := action.(clienttesting.CreateActionImpl)
@@ -353,12 +344,10 @@ func TestRecreateFindsOutWhatHappenedIfTheAnswerToTheCreationIsLost(t *testing.T
 			}
 			set := create.GetObject().(*appsv1.StatefulSet).DeepCopy()
 			set.UID, set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests = "second", sized(size)
-			if err := r.core.Tracker().Add(set); err != nil {
-				t.Error(err)
-			}
+			r.put(t, set)
 			return true, nil, &url.Error{Op: "Post", URL: "https://api", Err: io.ErrUnexpectedEOF}
 		})
-		got := r.run(t, "resize", "db", "--storage=20Gi", "--recreate")
+		got := r.recreate(t)
 		if (got.Code == 0) != (want == "") || !strings.Contains(got.Errors, want) {
 			t.Errorf("template with %s: answer %+v, want %q", size, got, want)
 		}

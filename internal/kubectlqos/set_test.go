@@ -39,9 +39,7 @@ func newSetRig(t *testing.T, pod testPod) *setRig {
 	r.updateNode(t, "n1", func(object map[string]any) { // synctest's clock begins in the year 2000, before these times
 		delete(object["metadata"].(map[string]any), "managedFields")
 	})
-	if err := r.core.Tracker().Add(pod.Pod); err != nil {
-		t.Fatal(err)
-	}
+	r.put(t, pod.Pod)
 	r.core.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		r.patches = append(r.patches, action.(clienttesting.PatchActionImpl))
 		return false, nil, nil
@@ -68,10 +66,9 @@ func (r *setRig) afterPatch(wait time.Duration, do func()) {
 }
 
 // notReady makes n1 report that its plugin is not ready.
-func notReady(t *testing.T, r *setRig) {
-	r.updateNode(t, "n1", func(object map[string]any) {
-		object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["status"] = "False"
-	})
+func notReady(t *testing.T, r *rig) {
+	t.Helper()
+	r.updateStatus(t, "n1", func(status map[string]any) { status["conditions"].([]any)[0].(map[string]any)["status"] = "False" })
 }
 
 func (r *setRig) annotation(t *testing.T, key string) string {
@@ -83,13 +80,12 @@ func (r *setRig) annotation(t *testing.T, key string) string {
 	return pod.Annotations[key]
 }
 
-// addPodResource adds a resource of pod scope with the class fast to n1.
-func (r *rig) addPodResource(t *testing.T, name string, mutable bool) {
+// addDisk adds the resource vendor.example/disk of pod scope to n1, with the class fast.
+func addDisk(t *testing.T, r *rig) {
 	t.Helper()
-	r.updateNode(t, "n1", func(object map[string]any) {
-		resources := object["status"].(map[string]any)["qosResources"].(map[string]any)
-		resources["podQOSResources"] = []any{map[string]any{
-			"name": name, "mutable": mutable, "classes": []any{map[string]any{"name": "fast", "inUse": int64(0)}},
+	r.updateStatus(t, "n1", func(status map[string]any) {
+		status["qosResources"].(map[string]any)["podQOSResources"] = []any{map[string]any{
+			"name": "vendor.example/disk", "mutable": true, "classes": []any{map[string]any{"name": "fast", "inUse": int64(0)}},
 		}}
 	})
 }
@@ -123,12 +119,10 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 			})
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> silver\n"}, "rdt=silver"},
 		{"the class of the pod itself", goldPod(), []string{"p", "--pod", "vendor.example/disk=fast"}, func(t *testing.T, r *setRig) {
-			r.addPodResource(t, "vendor.example/disk", true)
+			addDisk(t, r.rig)
 			r.afterPatch(time.Second, func() {
-				r.updateNode(t, "n1", func(object map[string]any) {
-					resources := object["status"].(map[string]any)["qosResources"].(map[string]any)["podQOSResources"].([]any)
-					resources[0].(map[string]any)["classes"].([]any)[0].(map[string]any)["holders"] = []any{
-						map[string]any{"namespace": "default", "pod": "p", "source": "update"}}
+				r.updateResource(t, "n1", "podQOSResources", func(resource map[string]any) {
+					resource["classes"].([]any)[0].(map[string]any)["holders"] = []any{map[string]any{"namespace": "default", "pod": "p", "source": "update"}}
 				})
 			})
 		}, answer{Out: "pod/p: vendor.example/disk <system default> -> fast\n"}, "rdt=gold"},
@@ -178,7 +172,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 			})
 		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main could not be restored, and still requests the change: no etcd` + "\n"}, "rdt=silver"},
 		{"the plugin stops", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
-			r.afterPatch(time.Second, func() { notReady(t, r) })
+			r.afterPatch(time.Second, func() { notReady(t, r.rig) })
 		}, answer{Code: 1, Errors: waiting + `Error: pod/p container main: no change was reported within 30s, because qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"the pod ends", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.afterPatch(time.Second, func() {
@@ -212,7 +206,7 @@ func TestSetDoesNotNeedASlotThatTheContainerHas(t *testing.T) {
 	r := newSetRig(t, goldPod())
 	r.holds(t, "main=gold")
 	r.updateRDT(t, "gold", func(of map[string]any) { of["inUse"] = int64(2) })
-	r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)["followsAnnotations"] = false })
+	r.updateStatus(t, "n1", func(status map[string]any) { status["followsAnnotations"] = false })
 	wantAnswer(t, answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, r.run(t, "set", "p", "rdt=gold"))
 }
 
@@ -229,18 +223,16 @@ func TestSetForThePodDoesNotChangeContainersWithTheirOwnRequest(t *testing.T) {
 }
 
 func TestSetWritesNothingIfTheChangeIsImpossible(t *testing.T) {
-	disk := func(t *testing.T, r *setRig) { r.addPodResource(t, "vendor.example/disk", true) }
-
-	status := func(key string, value any) func(t *testing.T, r *setRig) {
-		return func(t *testing.T, r *setRig) {
-			r.updateNode(t, "n1", func(object map[string]any) { object["status"].(map[string]any)[key] = value })
+	status := func(key string, value any) func(t *testing.T, r *rig) {
+		return func(t *testing.T, r *rig) {
+			r.updateStatus(t, "n1", func(status map[string]any) { status[key] = value })
 		}
 	}
 
 	for _, c := range []struct {
 		name string
 		pod  testPod
-		node func(t *testing.T, r *setRig)
+		node func(t *testing.T, r *rig)
 		args []string
 		code int
 		want string
@@ -261,8 +253,8 @@ func TestSetWritesNothingIfTheChangeIsImpossible(t *testing.T) {
 		{"a node without NodeQOSResources", goldPod().on("n9"), nil, []string{"p", "rdt=gold"}, 1, `node "n9" of pod p has no NodeQOSResources; check that qos-kubelet-shim runs there`},
 		{"an unknown class", goldPod(), nil, []string{"p", "rdt=glod"}, 1, `pod/p container main: class "glod" of k8s.io/rdt does not exist on n1; available: gold, silver, bronze, old (did you mean gold?)`},
 		{"an unknown resource", goldPod(), nil, []string{"p", "rtd=gold"}, 1, `pod/p container main: resource "rtd" does not exist on n1; available: k8s.io/rdt`},
-		{"a resource of pods for a container", goldPod(), disk, []string{"p", "vendor.example/disk=fast"}, 1, "pod/p container main: vendor.example/disk is for pods, not for containers; request it in annotation qos.noderesource.dev/pod"},
-		{"an unknown class of pods", goldPod(), disk, []string{"p", "--pod", "vendor.example/disk=faster"}, 1, `pod/p class "faster" of vendor.example/disk does not exist on n1; available: fast (did you mean fast?)`},
+		{"a resource of pods for a container", goldPod(), addDisk, []string{"p", "vendor.example/disk=fast"}, 1, "pod/p container main: vendor.example/disk is for pods, not for containers; request it in annotation qos.noderesource.dev/pod"},
+		{"an unknown class of pods", goldPod(), addDisk, []string{"p", "--pod", "vendor.example/disk=faster"}, 1, `pod/p class "faster" of vendor.example/disk does not exist on n1; available: fast (did you mean fast?)`},
 		{"a request that contradicts the limits", aPod("p").on("n1").limited(gold).running(), nil, []string{"p", "rdt=silver"}, 1,
 			`pod/p container main: class "silver" of k8s.io/rdt contradicts the allocated class "gold"; request the same class in the annotation and in resources.limits; limits of a running pod cannot be changed, so recreate the pod`},
 		{"a request of the pod, although all containers have their own", goldPod(), nil, []string{"p", "--pod", "rdt=silver"}, 1, "the pod's request changes nothing, because its containers have their own requests: main (by container.qos.noderesource.dev/main); choose a container with -c"},
@@ -278,7 +270,7 @@ func TestSetWritesNothingIfTheChangeIsImpossible(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newSetRig(t, c.pod)
 			if c.node != nil {
-				c.node(t, r)
+				c.node(t, r.rig)
 			}
 			wantAnswer(t, answer{Code: c.code, Errors: "Error: " + c.want + "\n"}, r.run(t, append([]string{"set"}, c.args...)...))
 			if len(r.patches) > 0 {
@@ -302,10 +294,9 @@ func TestSetKeepsAChangeByAnotherClientAtTheSameTime(t *testing.T) {
 			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "p", nil)
 		})
 
-		r.updateNode(t, "n1", func(object map[string]any) {
-			object["status"].(map[string]any)["unavailableResources"] = []any{map[string]any{"name": "k8s.io/blockio", "scope": "Container", "message": "none"}}
+		r.updateStatus(t, "n1", func(status map[string]any) {
+			status["unavailableResources"] = []any{map[string]any{"name": "k8s.io/blockio", "scope": "Container", "message": "none"}}
 		})
-
 		got := r.run(t, "set", "p", "rdt=silver", "--wait=false")
 		if annotation := r.annotation(t, ownKey); got.Code != 0 || annotation != "blockio=,rdt=silver" {
 			t.Errorf("answer %+v, annotation %q; want the change of the other client kept", got, annotation)

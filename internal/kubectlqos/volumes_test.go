@@ -26,9 +26,7 @@ func TestVolumesShowsInvalidRequests(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, "plain.yaml")
-			if err := r.core.Tracker().Add(c.pod.Pod); err != nil {
-				t.Fatal(err)
-			}
+			r.put(t, c.pod.Pod)
 			got := r.run(t, "volumes", "p")
 			if diff := cmp.Diff(c.want, bare(got.Out)); diff != "" || got.Code != 0 {
 				t.Errorf("exit code %d, errors %q, rows (-want +got):\n%s", got.Code, got.Errors, diff)

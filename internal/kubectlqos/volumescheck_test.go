@@ -35,21 +35,11 @@ func TestVolumesCheckNamesVolumesThatCannotExpand(t *testing.T) {
 	other.Spec.CSI.Driver = "other"
 	local := csiVolume("local", "secret", nil)
 	local.Spec.CSI = nil
-	for _, class := range []*storagev1.StorageClass{
+	r.put(t,
 		storageClass("secret", true, secret), storageClass("fixed", false, secret), storageClass("open", true, nil),
-	} {
-		if err := r.core.Tracker().Add(class); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, v := range []*corev1.PersistentVolume{
 		csiVolume("late", "secret", nil), csiVolume("good", "secret", &corev1.SecretReference{Name: "s", Namespace: "db"}),
 		csiVolume("never", "fixed", nil), csiVolume("needs-none", "open", nil), csiVolume("gone", "deleted", nil), other, local,
-	} {
-		if err := r.core.Tracker().Add(v); err != nil {
-			t.Fatal(err)
-		}
-	}
+	)
 
 	got := r.run(t, "volumes", "--check")
 	rows := strings.Split(strings.TrimSpace(bare(got.Out)), "\n")

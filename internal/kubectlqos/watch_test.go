@@ -91,9 +91,7 @@ func TestAWatchOfDocumentsWritesTheObjectsThatChange(t *testing.T) {
 
 func TestAWatchOfPodsShowsTheirChanges(t *testing.T) {
 	r := newRig(t, "plain.yaml")
-	if err := r.core.Tracker().Add(aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", "").Pod); err != nil {
-		t.Fatal(err)
-	}
+	r.put(t, aPod("p").on("n1").asks("rdt=gold").waiting("ContainerCreating", "").Pod)
 
 	out, _ := r.watching(t, []string{"pods", "-w"}, func(out, _ *watched) {
 		out.await(t, "ContainerCreating")
@@ -102,9 +100,7 @@ func TestAWatchOfPodsShowsTheirChanges(t *testing.T) {
 		})
 		r.holds(t, "main=gold/container")
 		out.await(t, "gold        gold")
-		if err := r.core.Tracker().Add(aPod("q").on("n1").asks("rdt=silver").waiting("ContainerCreating", "").Pod); err != nil {
-			t.Fatal(err)
-		}
+		r.put(t, aPod("q").on("n1").asks("rdt=silver").waiting("ContainerCreating", "").Pod)
 		out.await(t, "silver")
 	})
 
