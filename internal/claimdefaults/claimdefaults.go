@@ -33,13 +33,9 @@ func (o Options) Validate() error {
 
 // Run writes classes into claims while this process is the leader, until ctx ends.
 func Run(ctx context.Context, o Options, log *slog.Logger) error {
-	replica, err := replicated.New(ctx, o.Options, name)
-	if err != nil {
-		return err
-	}
 	log.Info("starting", "version", o.Version, "drivers", o.Drivers)
 	defer log.Info("qos-storage defaults ended; claims stay as they are")
-	return replica.Run(ctx, log, func(clients replicated.Clients) (replicated.Controller, error) {
+	return replicated.Run(ctx, o.Options, name, log, func(clients replicated.Clients) (replicated.Controller, error) {
 		return newController(clients.Typed, clients.Recorder, o.Drivers, log)
 	})
 }

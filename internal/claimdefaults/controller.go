@@ -29,15 +29,6 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
-const (
-	// debounce is the delay between a change and the reconcile, so that one reconcile covers several related changes.
-	debounce = 200 * time.Millisecond
-	// writeTimeout is the maximum duration of one write.
-	writeTimeout = 30 * time.Second
-	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024; the difference is for the dots of a note that was cut.
-	maxNote = 1021
-)
-
 // EventNotSet is the reason of the event on a claim that does not get its class.
 const EventNotSet = "VolumeAttributesClassNotSet"
 
@@ -91,13 +82,13 @@ func storageClassIndex(object any) ([]string, error) {
 
 func (c *controller) enqueue(object any) {
 	if claim, ok := object.(metav1.Object); ok {
-		c.queue.AddAfter(claim.GetNamespace()+"/"+claim.GetName(), debounce)
+		c.queue.AddAfter(claim.GetNamespace()+"/"+claim.GetName(), replicated.Debounce)
 	}
 }
 
 func (c *controller) enqueueVolume(object any) {
 	if volume, ok := object.(*corev1.PersistentVolume); ok && volume.Spec.ClaimRef != nil {
-		c.queue.AddAfter(volume.Spec.ClaimRef.Namespace+"/"+volume.Spec.ClaimRef.Name, debounce)
+		c.queue.AddAfter(volume.Spec.ClaimRef.Namespace+"/"+volume.Spec.ClaimRef.Name, replicated.Debounce)
 	}
 }
 
@@ -108,7 +99,7 @@ func (c *controller) enqueueStorageClass(object any) {
 	}
 	keys, _ := c.claims.GetIndexer().IndexKeys(byStorageClass, class.Name) // fails only if there is no such index
 	for _, key := range keys {
-		c.queue.AddAfter(key, debounce)
+		c.queue.AddAfter(key, replicated.Debounce)
 	}
 }
 
@@ -132,9 +123,8 @@ func (c *controller) Run(ctx context.Context) {
 // reconcile gives a claim its class, if it names none. It returns the time after which it has to be called again, or 0 if only events
 // require another call.
 func (c *controller) reconcile(ctx context.Context, key string) (again time.Duration, err error) {
-	object, exists, err := c.claims.GetStore().GetByKey(key)
-	claim, ok := object.(*corev1.PersistentVolumeClaim)
-	if err != nil || !exists || !ok {
+	claim, err := replicated.Get[*corev1.PersistentVolumeClaim](c.claims, key)
+	if err != nil || claim == nil {
 		delete(c.reported, key)
 		delete(c.backoffs, key)
 		return 0, err
@@ -166,13 +156,9 @@ func (c *controller) reconcile(ctx context.Context, key string) (again time.Dura
 
 // surroundingsOf returns the objects that determine the class of a claim.
 func (c *controller) surroundingsOf(claim *corev1.PersistentVolumeClaim) (around surroundings) {
-	if object, exists, _ := c.volumes.GetStore().GetByKey(claim.Spec.VolumeName); exists {
-		around.volume, _ = object.(*corev1.PersistentVolume)
-	}
+	around.volume, _ = replicated.Get[*corev1.PersistentVolume](c.volumes, claim.Spec.VolumeName) // the store has only volumes, and no errors
 	if claim.Spec.StorageClassName != nil {
-		if object, exists, _ := c.storageClasses.GetStore().GetByKey(*claim.Spec.StorageClassName); exists {
-			around.storageClass, _ = object.(*storagev1.StorageClass)
-		}
+		around.storageClass, _ = replicated.Get[*storagev1.StorageClass](c.storageClasses, *claim.Spec.StorageClassName)
 	}
 	for _, object := range c.classes.GetStore().List() {
 		if class, ok := object.(*storagev1.VolumeAttributesClass); ok {
@@ -194,7 +180,7 @@ func (c *controller) patch(ctx context.Context, claim *corev1.PersistentVolumeCl
 		return nil, fmt.Errorf("encode the patch: %w", err)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, replicated.WriteTimeout)
 	defer cancel()
 	options := metav1.PatchOptions{FieldManager: name}
 	_, err = c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, body, options)
@@ -216,7 +202,7 @@ func (c *controller) report(key string, claim *corev1.PersistentVolumeClaim, pro
 		delete(c.reported, key)
 		return
 	}
-	if message := printable.Text(problem.Error(), maxNote); c.reported[key] != message {
+	if message := printable.Text(problem.Error(), replicated.MaxNote); c.reported[key] != message {
 		c.reported[key] = message
 		c.recorder.Eventf(claim, nil, corev1.EventTypeWarning, EventNotSet, "SetClass", "%s", message)
 	}

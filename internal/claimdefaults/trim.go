@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/internal/storage"
 )
 
@@ -14,14 +15,13 @@ import (
 func trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
-		kept := &corev1.PersistentVolumeClaim{TypeMeta: o.TypeMeta, ObjectMeta: storage.IdentityOf(o)}
-		kept.DeletionTimestamp = o.DeletionTimestamp
+		kept := &corev1.PersistentVolumeClaim{TypeMeta: o.TypeMeta, ObjectMeta: replicated.IdentityOf(o)}
 		kept.Spec.VolumeName, kept.Spec.StorageClassName = o.Spec.VolumeName, o.Spec.StorageClassName
 		kept.Spec.VolumeAttributesClassName, kept.Status.Phase = o.Spec.VolumeAttributesClassName, o.Status.Phase
 		kept.Spec.Resources.Requests = storage.Requested(o)
 		return kept, nil
 	case *corev1.PersistentVolume:
-		kept := &corev1.PersistentVolume{ObjectMeta: storage.IdentityOf(o), Spec: corev1.PersistentVolumeSpec{ClaimRef: o.Spec.ClaimRef}}
+		kept := &corev1.PersistentVolume{ObjectMeta: replicated.IdentityOf(o), Spec: corev1.PersistentVolumeSpec{ClaimRef: o.Spec.ClaimRef}}
 		if o.Spec.CSI != nil {
 			kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: o.Spec.CSI.Driver}
 		}
@@ -30,13 +30,13 @@ func trim(object any) (any, error) {
 		}
 		return kept, nil
 	case *storagev1.StorageClass:
-		kept := &storagev1.StorageClass{ObjectMeta: storage.IdentityOf(o)}
+		kept := &storagev1.StorageClass{ObjectMeta: replicated.IdentityOf(o)}
 		kept.Annotations = map[string]string{
 			storage.DefaultClassAnnotation: o.Annotations[storage.DefaultClassAnnotation], RequestsAnnotation: o.Annotations[RequestsAnnotation],
 		}
 		return kept, nil
 	case *storagev1.VolumeAttributesClass:
-		return &storagev1.VolumeAttributesClass{ObjectMeta: storage.IdentityOf(o), DriverName: o.DriverName, Parameters: o.Parameters}, nil
+		return &storagev1.VolumeAttributesClass{ObjectMeta: replicated.IdentityOf(o), DriverName: o.DriverName, Parameters: o.Parameters}, nil
 	}
 	return object, nil
 }

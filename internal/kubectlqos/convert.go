@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 
@@ -147,13 +146,10 @@ func (o *convertCommand) run(ctx context.Context) error {
 	results, err := convert.Convert(inputs, convert.Options{
 		Known: known, Driver: o.driver, ModifyVolume: o.modifyVolume, Koordinator: o.koordinator, Claims: o.claims,
 	})
-	if err := printProblems(o.streams.ErrOut, classes.SplitErrors(err)); err != nil {
+	if err := o.printOutcome(err, o.quiet, results...); err != nil {
 		return err
 	}
 
-	if !o.quiet {
-		printNotes(o.streams.ErrOut, results)
-	}
 	texts := make([][]byte, len(results))
 	for i, result := range results {
 		texts[i] = result.Text
@@ -197,25 +193,24 @@ func (c *cluster) known(ctx context.Context, classFiles string, fromCluster bool
 	return convert.KnownFromNodes(nodes)
 }
 
-func printProblems(w io.Writer, errs []error) error {
-	for _, err := range errs {
-		fmt.Fprintln(w, err)
+// printOutcome prints the problems of a conversion, which `err` joins. If there are none, it prints each note once, unless `quiet` is true.
+func (c *cluster) printOutcome(err error, quiet bool, results ...convert.Result) error {
+	problems := classes.SplitErrors(err)
+	for _, problem := range problems {
+		fmt.Fprintln(c.streams.ErrOut, problem)
 	}
-	if len(errs) == 0 {
-		return nil
+	if len(problems) > 0 {
+		return fmt.Errorf("%w; nothing was written", config.Problems(len(problems)))
 	}
-	return fmt.Errorf("%w; nothing was written", config.Problems(len(errs)))
-}
 
-// printNotes prints each note once.
-func printNotes(w io.Writer, results []convert.Result) {
 	var said []string
 	for _, result := range results {
 		for _, note := range result.Notes {
-			if !slices.Contains(said, note) {
+			if !quiet && !slices.Contains(said, note) {
 				said = append(said, note)
-				fmt.Fprintln(w, "note:", note)
+				fmt.Fprintln(c.streams.ErrOut, "note:", note)
 			}
 		}
 	}
+	return nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/convert"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 type quotaCommand struct {
@@ -71,11 +70,8 @@ func (o *quotaCommand) run(ctx context.Context, namespace string) error {
 	}
 
 	result, err := convert.Quota(manifests[0].name, manifests[0].text, known, namespace)
-	if err := printProblems(o.streams.ErrOut, classes.SplitErrors(err)); err != nil {
+	if err := o.printOutcome(err, o.quiet, result); err != nil {
 		return err
-	}
-	if !o.quiet {
-		printNotes(o.streams.ErrOut, []convert.Result{result})
 	}
 	_, err = o.streams.Out.Write(result.Text)
 	return err

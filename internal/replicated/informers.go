@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 
@@ -84,5 +85,26 @@ func Retrying(
 			queue.Forget(key)
 		}
 		return 0
+	}
+}
+
+// Get returns an object of an informer, or the zero value if there is none.
+func Get[T any](informer cache.SharedIndexInformer, key string) (typed T, err error) {
+	object, exists, err := informer.GetStore().GetByKey(key)
+	if err != nil || !exists {
+		return typed, err
+	}
+	typed, ok := object.(T)
+	if !ok {
+		return typed, fmt.Errorf("%s is a %T", key, object)
+	}
+	return typed, nil
+}
+
+// IdentityOf returns the metadata that informers keep of every object: its identity, its versions, and the time of its deletion.
+func IdentityOf(object metav1.Object) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+		Generation: object.GetGeneration(), DeletionTimestamp: object.GetDeletionTimestamp(),
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -27,6 +27,16 @@ import (
 const (
 	requestsPerSecond = 50
 	requestBurst      = 100
+)
+
+const (
+	// Debounce is the delay between a change and the reconcile, so that one reconcile covers several related changes.
+	Debounce = 200 * time.Millisecond
+	// WriteTimeout is the maximum duration of one write.
+	WriteTimeout = 30 * time.Second
+	// MaxNote is the maximum length of an event's note, in bytes. The API allows 1024. The difference is for the dots at the end of a note
+	// that was cut.
+	MaxNote = 1021
 )
 
 // Options are the flags that all controllers have.
@@ -55,7 +65,7 @@ type Clients struct {
 	Recorder events.EventRecorder
 }
 
-// Controller is a controller for Replica.Run. A type that embeds Informers has to add only the method Run.
+// Controller is a controller for Run. A type that embeds Informers has to add only the method Run.
 type Controller interface {
 	// Start runs, until ctx ends, what every replica runs, even if it is not the leader.
 	Start(ctx context.Context, group *errgroup.Group)
@@ -65,54 +75,44 @@ type Controller interface {
 	Run(ctx context.Context)
 }
 
-// Replica is one process of a controller.
-type Replica struct {
-	name, namespace string
-	clients         Clients
-	listener        net.Listener
-}
-
-// New listens for metrics, and makes clients. `name` is the name of the Lease, of the clients, and of the controller in events.
-func New(ctx context.Context, o Options, name string) (*Replica, error) {
-	r := &Replica{name: name, namespace: o.Namespace}
-	var err error
-	if r.listener, err = metrics.Listen(ctx, o.MetricsAddress); err != nil {
-		return nil, err
+// Run runs the controller that `build` returns until ctx ends, and lets it reconcile while this process is the leader. `name` is the name of
+// the Lease, of the clients, and of the controller in events.
+func Run(ctx context.Context, o Options, name string, log *slog.Logger, build func(Clients) (Controller, error)) error {
+	listener, err := metrics.Listen(ctx, o.MetricsAddress)
+	if err != nil {
+		return err
 	}
 	config, err := kubeapi.Config(o.Kubeconfig, name+"/"+o.Version)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	config.QPS, config.Burst = requestsPerSecond, requestBurst
-	if r.clients.Typed, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("use the credentials: %w", err)
+	clients := Clients{}
+	if clients.Typed, err = kubernetes.NewForConfig(config); err != nil {
+		return fmt.Errorf("use the credentials: %w", err)
 	}
-	if r.clients.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("use the credentials: %w", err)
+	if clients.Dynamic, err = dynamic.NewForConfig(config); err != nil {
+		return fmt.Errorf("use the credentials: %w", err)
 	}
-	return r, nil
-}
 
-// Run runs the controller that `build` returns until ctx ends, and lets it reconcile while this process is the leader.
-func (r *Replica) Run(ctx context.Context, log *slog.Logger, build func(Clients) (Controller, error)) error {
 	group, ctx := errgroup.WithContext(ctx)
-	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: r.clients.Typed.EventsV1()})
+	broadcaster := events.NewBroadcaster(&events.EventSinkImpl{Interface: clients.Typed.EventsV1()})
 	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
 		return fmt.Errorf("record events: %w", err)
 	}
 	defer broadcaster.Shutdown()
-	r.clients.Recorder = broadcaster.NewRecorder(scheme.Scheme, r.name)
-	c, err := build(r.clients)
+	clients.Recorder = broadcaster.NewRecorder(scheme.Scheme, name)
+	c, err := build(clients)
 	if err != nil {
 		return err
 	}
 
-	if r.listener != nil {
-		group.Go(func() error { return metrics.NewServer(metrics.NewRegistry(), c.Ready).Serve(ctx, r.listener) })
+	if listener != nil {
+		group.Go(func() error { return metrics.NewServer(metrics.NewRegistry(), c.Ready).Serve(ctx, listener) })
 	}
 	c.Start(ctx, group)
 	group.Go(func() error {
-		return lead(ctx, r.clients.Typed, r.namespace, r.name, func(ctx context.Context, replica string) {
+		return lead(ctx, clients.Typed, o.Namespace, name, func(ctx context.Context, replica string) {
 			log.Info("this replica is the leader", "replica", replica)
 			c.Run(ctx)
 		})

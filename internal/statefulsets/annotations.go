@@ -21,6 +21,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
@@ -96,7 +97,7 @@ func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulS
 	if err != nil {
 		waits.Fail("", answer{})
 		if waits.First() {
-			note := printable.Text(fmt.Sprintf("%s: %v", problem, err), maxMessage)
+			note := printable.Text(fmt.Sprintf("%s: %v", problem, err), replicated.MaxNote)
 			c.recorder.Eventf(set, nil, corev1.EventTypeWarning, EventFailedToPatch, "Resize", "%s", note)
 		}
 	}
@@ -108,7 +109,7 @@ func (c *controller) applyAnnotations(ctx context.Context, set *appsv1.StatefulS
 // StatefulSet is deleted and its dependents are orphaned, the garbage collector first removes the owner from the
 // object. If the owner were then added again, the object would be deleted, too.
 func (c *controller) unlessDeleted(ctx context.Context, set *appsv1.StatefulSet, write func() error) error {
-	reading, cancel := context.WithTimeout(ctx, writeTimeout)
+	reading, cancel := context.WithTimeout(ctx, replicated.WriteTimeout)
 	defer cancel()
 	live, err := c.client.AppsV1().StatefulSets(set.Namespace).Get(reading, set.Name, metav1.GetOptions{})
 	switch {
@@ -172,7 +173,7 @@ func (c *controller) write(ctx context.Context, set *appsv1.StatefulSet, manager
 		return fmt.Errorf("encode StatefulSetVolumes %s/%s: %w", set.Namespace, set.Name, err)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, replicated.WriteTimeout)
 	defer cancel()
 	options := metav1.PatchOptions{FieldManager: manager, Force: new(true)}
 	_, err = c.dynamic.Resource(objectResource()).Namespace(set.Namespace).Patch(ctx, set.Name, types.ApplyPatchType, body, options)

@@ -50,7 +50,7 @@ func (r *rig) synced(t *testing.T) {
 		}
 		set, err := r.client.AppsV1().StatefulSets("ns").Get(ctx, "db", metav1.GetOptions{})
 		if err == nil {
-			cached, err := get[*appsv1.StatefulSet](r.sets, "ns/db")
+			cached, err := replicated.Get[*appsv1.StatefulSet](r.sets, "ns/db")
 			same = same && err == nil && cached != nil && fmt.Sprint(cached.Annotations) == fmt.Sprint(annotationsOf(set, requestsVolumes))
 		}
 		claims, err := r.client.CoreV1().PersistentVolumeClaims("ns").List(ctx, metav1.ListOptions{})
@@ -58,7 +58,7 @@ func (r *rig) synced(t *testing.T) {
 			return false, err
 		}
 		for i := range claims.Items {
-			cached, err := get[*corev1.PersistentVolumeClaim](r.claims, "ns/"+claims.Items[i].Name)
+			cached, err := replicated.Get[*corev1.PersistentVolumeClaim](r.claims, "ns/"+claims.Items[i].Name)
 			same = same && err == nil && cached != nil && cached.Spec.Resources.Requests.Storage().Equal(*claims.Items[i].Spec.Resources.Requests.Storage())
 		}
 		return same, nil
@@ -160,8 +160,8 @@ func TestAStatusThatIsCurrentIsNotWritten(t *testing.T) {
 func TestALargeStatefulSetDoesNotBlockTheOthers(t *testing.T) {
 	const replicas = maxPatches + 5
 	r := newStillRig(t, newParallel(replicas), "data=20Gi", nil)
-	if again := r.once(t, 0); again != debounce || r.patches() != maxPatches {
-		t.Errorf("%d patches, and the next reconcile after %s; want %d and %s", r.patches(), again, maxPatches, debounce)
+	if again := r.once(t, 0); again != replicated.Debounce || r.patches() != maxPatches {
+		t.Errorf("%d patches, and the next reconcile after %s; want %d and %s", r.patches(), again, maxPatches, replicated.Debounce)
 	}
 	if again := r.once(t, 0); again != 0 || r.patches() != replicas {
 		t.Errorf("%d patches, and the next reconcile after %s; want %d and 0s", r.patches(), again, replicas)

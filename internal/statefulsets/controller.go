@@ -26,14 +26,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 )
 
-const (
-	// debounce is the delay between a change and the reconcile, so that one reconcile covers several related changes.
-	debounce = 200 * time.Millisecond
-	// maxPatches is the maximum number of patches in one reconcile, so that other StatefulSets do not wait for a large one.
-	maxPatches = 20
-	// writeTimeout is the maximum duration of one write.
-	writeTimeout = 30 * time.Second
-)
+// maxPatches is the maximum number of patches in one reconcile, so that other StatefulSets do not wait for a large one.
+const maxPatches = 20
 
 // backoff has the answers to failed patches of claims, by claim. The key "" stands for the write of the object or of
 // its status.
@@ -120,7 +114,7 @@ func claimIndex(object any) (keys []string, err error) {
 // enqueue enqueues the key of a StatefulSet or of a StatefulSetVolumes object.
 func (c *controller) enqueue(object any) {
 	if o, ok := object.(metav1.Object); ok {
-		c.queue.AddAfter(o.GetNamespace()+"/"+o.GetName(), debounce)
+		c.queue.AddAfter(o.GetNamespace()+"/"+o.GetName(), replicated.Debounce)
 	}
 }
 
@@ -130,7 +124,7 @@ func (c *controller) enqueuePod(object any) {
 		return
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "StatefulSet" {
-		c.queue.AddAfter(pod.Namespace+"/"+owner.Name, debounce)
+		c.queue.AddAfter(pod.Namespace+"/"+owner.Name, replicated.Debounce)
 	}
 }
 
@@ -147,7 +141,7 @@ func (c *controller) enqueueClaim(object any) {
 
 func (c *controller) enqueueAll(any) {
 	for _, key := range c.objects.GetStore().ListKeys() {
-		c.queue.AddAfter(key, debounce)
+		c.queue.AddAfter(key, replicated.Debounce)
 	}
 }
 
@@ -170,7 +164,7 @@ func (c *controller) snapshotOf(set *appsv1.StatefulSet) (*snapshot, error) {
 		return s, nil
 	}
 	for name := range replicas(set) {
-		pod, err := get[*corev1.Pod](c.pods, set.Namespace+"/"+name)
+		pod, err := replicated.Get[*corev1.Pod](c.pods, set.Namespace+"/"+name)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +172,7 @@ func (c *controller) snapshotOf(set *appsv1.StatefulSet) (*snapshot, error) {
 			s.pods[name] = pod
 		}
 		for i := range set.Spec.VolumeClaimTemplates {
-			claim, err := get[*corev1.PersistentVolumeClaim](c.claims, set.Namespace+"/"+set.Spec.VolumeClaimTemplates[i].Name+"-"+name)
+			claim, err := replicated.Get[*corev1.PersistentVolumeClaim](c.claims, set.Namespace+"/"+set.Spec.VolumeClaimTemplates[i].Name+"-"+name)
 			if err != nil {
 				return nil, err
 			}
@@ -193,17 +187,4 @@ func (c *controller) snapshotOf(set *appsv1.StatefulSet) (*snapshot, error) {
 		}
 	}
 	return s, nil
-}
-
-// get returns an object of a store, or the zero value if there is none.
-func get[T any](informer cache.SharedIndexInformer, key string) (typed T, err error) {
-	object, exists, err := informer.GetStore().GetByKey(key)
-	if err != nil || !exists {
-		return typed, err
-	}
-	typed, ok := object.(T)
-	if !ok {
-		return typed, fmt.Errorf("%s is a %T", key, object)
-	}
-	return typed, nil
 }

@@ -45,11 +45,11 @@ func objectResource() schema.GroupVersionResource {
 // reconcile writes the StatefulSetVolumes object that the annotations of a StatefulSet request, patches the claims that may be patched now,
 // and writes the status of the object. It returns the time after which it has to be called again, or 0 if only events require another call.
 func (c *controller) reconcile(ctx context.Context, key string) (again time.Duration, err error) {
-	set, err := get[*appsv1.StatefulSet](c.sets, key)
+	set, err := replicated.Get[*appsv1.StatefulSet](c.sets, key)
 	if err != nil {
 		return replicated.MaxRetry, err
 	}
-	content, err := get[*unstructured.Unstructured](c.objects, key)
+	content, err := replicated.Get[*unstructured.Unstructured](c.objects, key)
 	if err != nil {
 		return replicated.MaxRetry, err
 	}
@@ -127,7 +127,7 @@ func (c *controller) patch(ctx context.Context, steps []step, waits *backoff) (a
 			waits.Fail(s.claim, answer{s.phase, s.message})
 			continue
 		case sent == maxPatches:
-			s.phase, s.message, again = queued, "waits for the claims of other replicas", debounce
+			s.phase, s.message, again = queued, "waits for the claims of other replicas", replicated.Debounce
 			continue
 		}
 
@@ -174,7 +174,7 @@ func (c *controller) execute(ctx context.Context, s *step) (conflict bool, err e
 		return false, fmt.Errorf("encode the patch of claim %s: %w", s.claim, err)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, replicated.WriteTimeout)
 	defer cancel()
 	options := metav1.PatchOptions{FieldManager: fieldManager}
 	namespace := s.patch.claim.Namespace
@@ -220,7 +220,7 @@ func (c *controller) writeStatus(ctx context.Context, object *nodeqosv1alpha1.St
 		return fmt.Errorf("encode the status of StatefulSetVolumes %s/%s: %w", object.Namespace, object.Name, err)
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, replicated.WriteTimeout)
 	defer cancel()
 	options := metav1.PatchOptions{FieldManager: fieldManager, Force: new(true)}
 	objects := c.dynamic.Resource(objectResource()).Namespace(object.Namespace)
@@ -251,7 +251,7 @@ func (c *controller) report(key string, set *appsv1.StatefulSet, steps []step) {
 			continue
 		}
 		reported[s.claim] = s.message
-		note := printable.Text(fmt.Sprintf("claim %s: %s", s.claim, s.message), maxMessage)
+		note := printable.Text(fmt.Sprintf("claim %s: %s", s.claim, s.message), replicated.MaxNote)
 		c.recorder.Eventf(set, nil, corev1.EventTypeWarning, s.event(), "Resize", "%s", note)
 	}
 }

@@ -15,13 +15,9 @@ const name = "qos-storage-resize"
 
 // Run resizes the volumes of StatefulSets while this process is the leader, until ctx ends.
 func Run(ctx context.Context, o replicated.Options, log *slog.Logger) error {
-	replica, err := replicated.New(ctx, o, name)
-	if err != nil {
-		return err
-	}
 	log.Info("starting", "version", o.Version)
 	defer log.Info("qos-storage resize ended; claims stay as they are")
-	return replica.Run(ctx, log, func(clients replicated.Clients) (replicated.Controller, error) {
+	return replicated.Run(ctx, o, name, log, func(clients replicated.Clients) (replicated.Controller, error) {
 		return newController(clients.Typed, clients.Dynamic, clients.Recorder, log)
 	})
 }

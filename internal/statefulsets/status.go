@@ -12,12 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
-
-// maxMessage is the maximum length of a message in the status and of an event's note, in bytes. The API allows notes of 1024 bytes. The
-// difference is for the dots at the end of a message that was cut.
-const maxMessage = 1021
 
 // outcome has the steps of an object after a reconcile, and the number of replicas of its StatefulSet. `missing` is true if there is no
 // StatefulSet.
@@ -84,7 +81,7 @@ func (o outcome) conditions() []metav1.Condition {
 	if worst.claim != "" {
 		message = "claim " + worst.claim + ": " + message
 	}
-	message = printable.Text(fmt.Sprintf("the volumes of %d of %d replicas are ready; %s", o.readyReplicas(), o.replicas, message), maxMessage)
+	message = printable.Text(fmt.Sprintf("the volumes of %d of %d replicas are ready; %s", o.readyReplicas(), o.replicas, message), replicated.MaxNote)
 	stalled := metav1.ConditionFalse
 	if worst.phase.stalled() {
 		stalled = metav1.ConditionTrue

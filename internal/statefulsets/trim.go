@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 )
 
 // maxTemplates is the maximum number of claim templates of a StatefulSet, and of claims of a pod. A node cannot attach
@@ -34,7 +35,7 @@ func trim(object any) (any, error) {
 	case *corev1.Pod:
 		return trimPod(o), nil
 	case *corev1.PersistentVolumeClaim:
-		kept := &corev1.PersistentVolumeClaim{TypeMeta: o.TypeMeta, ObjectMeta: identityOf(o), Status: o.Status}
+		kept := &corev1.PersistentVolumeClaim{TypeMeta: o.TypeMeta, ObjectMeta: replicated.IdentityOf(o), Status: o.Status}
 		kept.Spec.StorageClassName, kept.Spec.VolumeAttributesClassName = o.Spec.StorageClassName, o.Spec.VolumeAttributesClassName
 		if storage, ok := o.Spec.Resources.Requests[corev1.ResourceStorage]; ok {
 			kept.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: bounded(storage)}
@@ -46,7 +47,7 @@ func trim(object any) (any, error) {
 		}
 		return kept, nil
 	case *appsv1.StatefulSet:
-		kept := &appsv1.StatefulSet{TypeMeta: o.TypeMeta, ObjectMeta: identityOf(o)}
+		kept := &appsv1.StatefulSet{TypeMeta: o.TypeMeta, ObjectMeta: replicated.IdentityOf(o)}
 		kept.Annotations = annotationsOf(o, requestsVolumes)
 		kept.Spec.Replicas, kept.Spec.Ordinals, kept.Spec.PodManagementPolicy = o.Spec.Replicas, o.Spec.Ordinals, o.Spec.PodManagementPolicy
 		for i := range min(len(o.Spec.VolumeClaimTemplates), maxTemplates+1) {
@@ -56,7 +57,7 @@ func trim(object any) (any, error) {
 		kept.Status.ObservedGeneration, kept.Status.UpdateRevision = o.Status.ObservedGeneration, o.Status.UpdateRevision
 		return kept, nil
 	case *storagev1.StorageClass:
-		return &storagev1.StorageClass{ObjectMeta: identityOf(o), AllowVolumeExpansion: o.AllowVolumeExpansion}, nil
+		return &storagev1.StorageClass{ObjectMeta: replicated.IdentityOf(o), AllowVolumeExpansion: o.AllowVolumeExpansion}, nil
 	case *unstructured.Unstructured:
 		return trimObject(o), nil
 	}
@@ -110,18 +111,9 @@ func annotationsOf(object metav1.Object, read func(key string) bool) map[string]
 	return kept
 }
 
-// identityOf returns the metadata that are kept of every object: its identity, its versions, and the time of its
-// deletion.
-func identityOf(object metav1.Object) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
-		Generation: object.GetGeneration(), DeletionTimestamp: object.GetDeletionTimestamp(),
-	}
-}
-
 // trimPod keeps only the identity of a pod that belongs to no StatefulSet.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
-	kept := &corev1.Pod{ObjectMeta: identityOf(pod)}
+	kept := &corev1.Pod{ObjectMeta: replicated.IdentityOf(pod)}
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "StatefulSet" {
 		return kept

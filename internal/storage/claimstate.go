@@ -13,6 +13,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
@@ -142,7 +143,7 @@ func checkMount(
 	case status.Reason == nodeqosv1alpha1.ReasonNotRunning && !runs(pod, volume.Container):
 		return nil // a container that does not run gets the limits when it starts
 	}
-	return fmt.Errorf("%s: %s", status.Reason, printable.Text(status.Message, maxNote))
+	return fmt.Errorf("%s: %s", status.Reason, printable.Text(status.Message, replicated.MaxNote))
 }
 
 // runs reports whether a container runs, according to the status of its pod.

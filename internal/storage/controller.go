@@ -32,17 +32,10 @@ import (
 )
 
 const (
-	// debounce is the delay between a change and the write, so that one write covers several related changes.
-	debounce = 200 * time.Millisecond
 	// writeInterval is the average time between two writes for a node, after writeBurst writes without a wait. Each write makes the node
 	// apply all classes of volumes and observe all containers, and every user can change the class of a claim as often as the API allows.
 	writeInterval = 10 * time.Second
 	writeBurst    = 5
-	// writeTimeout is the maximum duration of one write.
-	writeTimeout = 30 * time.Second
-	// maxNote is the maximum length of an event's note, in bytes. The API allows 1024. The difference is for the dots at the end of a
-	// note that was cut.
-	maxNote = 1021
 )
 
 // These are the names of the indexes of pods.
@@ -126,13 +119,13 @@ func (c *controller) enqueuePod(object any) {
 	pod, ok := object.(*corev1.Pod)
 	claims, _ := claimIndex(object)
 	if ok && pod.Spec.NodeName != "" && len(claims) > 0 {
-		c.queue.AddAfter(pod.Spec.NodeName, debounce)
+		c.queue.AddAfter(pod.Spec.NodeName, replicated.Debounce)
 	}
 }
 
 func (c *controller) enqueueNode(object any) {
 	if node, ok := object.(metav1.Object); ok {
-		c.queue.AddAfter(node.GetName(), debounce)
+		c.queue.AddAfter(node.GetName(), replicated.Debounce)
 	}
 }
 
@@ -149,7 +142,7 @@ func (c *controller) enqueueClaim(object any) {
 
 func (c *controller) enqueueAll(any) {
 	for _, name := range c.nodes.GetStore().ListKeys() {
-		c.queue.AddAfter(name, debounce)
+		c.queue.AddAfter(name, replicated.Debounce)
 	}
 }
 
@@ -194,7 +187,7 @@ func (c *controller) reconcile(ctx context.Context, node string) error {
 		c.queue.AddAfter(node, wait) // the write then has all changes until that time
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, replicated.WriteTimeout)
 	defer cancel()
 	return c.write(ctx, node, spec)
 }
@@ -249,7 +242,7 @@ func (c *controller) report(node string, problems []problem) {
 		if _, reported := now[p.claim.UID]; reported {
 			continue
 		}
-		message := printable.Text(p.err.Error(), maxNote)
+		message := printable.Text(p.err.Error(), replicated.MaxNote)
 		now[p.claim.UID] = message
 		if before[p.claim.UID] != message {
 			c.recorder.Eventf(p.claim, nil, corev1.EventTypeWarning, "VolumeAttributesClassNotEnforced", "Limit", "%s", message)

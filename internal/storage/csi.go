@@ -106,7 +106,7 @@ func (e *csiEndpoint) ControllerModifyVolume(ctx context.Context, r *csi.Control
 	maps.DeleteFunc(parameters, isOfResizer)
 	limits, err := ParseLimits(parameters)
 	if err != nil {
-		return nil, status.Error(codes.InvalidArgument, oneLine{err}.Error())
+		return nil, status.Error(codes.InvalidArgument, oneLine(err))
 	}
 	if err := e.controller.Ready(); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())

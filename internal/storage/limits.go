@@ -54,7 +54,7 @@ func LimitsOf(class *storagev1.VolumeAttributesClass) (nodeqosv1alpha1.VolumeCla
 		err = errors.Join(fmt.Errorf("its name %w", nameErr), err)
 	}
 	if err != nil {
-		return nodeqosv1alpha1.VolumeClass{}, fmt.Errorf("VolumeAttributesClass %q cannot be enforced: %w", class.Name, oneLine{err})
+		return nodeqosv1alpha1.VolumeClass{}, fmt.Errorf("VolumeAttributesClass %q cannot be enforced: %s", class.Name, oneLine(err))
 	}
 	return nodeqosv1alpha1.VolumeClass{Name: class.Name, VolumeLimits: limits}, nil
 }

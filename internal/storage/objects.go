@@ -18,6 +18,7 @@ import (
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/podspec"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
@@ -29,7 +30,7 @@ const DefaultClassAnnotation = classes.Domain + "/default-volume-attributes-clas
 // LocalDriver is the driver of local volumes, as their StorageClass names it.
 const LocalDriver = "kubernetes.io/no-provisioner"
 
-// maxProblem is the maximum length of the problem of a claim in the object, in bytes. The event on the claim has up to maxNote bytes of
+// maxProblem is the maximum length of the problem of a claim in the object, in bytes. The event on the claim has up to replicated.MaxNote bytes of
 // the problem.
 const maxProblem = 256
 
@@ -86,7 +87,7 @@ func (o *objects) specOf(
 // mountsOn returns the mounts of volumes that have a class. It leaves out the mounts of ended pods.
 func (o *objects) mountsOn(pods []*corev1.Pod, before nodeqosv1alpha1.NodeQOSResourcesSpec) (mounts []mount, problems []problem) {
 	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		if podspec.Finished(pod) {
 			continue
 		}
 		for _, volume := range pod.Spec.Volumes {
@@ -318,9 +319,5 @@ func DriverOf(volume *corev1.PersistentVolume) string {
 	return ""
 }
 
-// oneLine is an error whose text is one line.
-type oneLine struct{ error }
-
-func (e oneLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
-
-func (e oneLine) Unwrap() error { return e.error }
+// oneLine returns the text of joined errors as one line.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

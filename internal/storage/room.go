@@ -30,9 +30,9 @@ const (
 // mount of each claim in each container is enough in most cases, and these mounts come before all others. Among equals, the mounts in
 // the present spec (`before`) come first.
 func withinPods(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []mount, problems []problem) {
-	present := map[qos.Subject]bool{}
+	present := map[qos.Subject]int{} // 1 for each mount in the present spec
 	for _, v := range before {
-		present[v.Subject()] = true
+		present[v.Subject()] = 1
 	}
 	ranks, number := make(map[qos.Subject]int, len(mounts)), map[qos.Subject]int{}
 	for _, m := range mounts {
@@ -42,15 +42,7 @@ func withinPods(mounts []mount, before []nodeqosv1alpha1.ClaimedVolume) (kept []
 	}
 	slices.SortStableFunc(mounts, func(a, b mount) int {
 		is, other := a.Subject(), b.Subject()
-		switch byRank := cmp.Compare(ranks[is], ranks[other]); {
-		case byRank != 0:
-			return byRank
-		case present[is] && !present[other]:
-			return -1
-		case present[other] && !present[is]:
-			return 1
-		}
-		return 0
+		return cmp.Or(cmp.Compare(ranks[is], ranks[other]), cmp.Compare(present[other], present[is]))
 	})
 
 	inPod := map[string]int{}

@@ -56,13 +56,9 @@ func (s server) Start(ctx context.Context, group *errgroup.Group) {
 
 // Run writes the limits of volumes while this process is the leader, until ctx ends.
 func Run(ctx context.Context, o Options, log *slog.Logger) error {
-	replica, err := replicated.New(ctx, o.Options, "qos-storage")
-	if err != nil {
-		return err
-	}
 	log.Info("starting", "version", o.Version, "drivers", o.Drivers)
 	defer log.Info("qos-storage ended; volumes keep their limits")
-	return replica.Run(ctx, log, func(clients replicated.Clients) (replicated.Controller, error) {
+	return replicated.Run(ctx, o.Options, "qos-storage", log, func(clients replicated.Clients) (replicated.Controller, error) {
 		c, err := newController(clients.Typed, clients.Dynamic, clients.Recorder, o.Drivers, log)
 		return server{c, o}, err
 	})

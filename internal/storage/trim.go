@@ -11,9 +11,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
@@ -25,7 +25,7 @@ func trim(object any) (any, error) {
 		return trimPod(o), nil
 	case *corev1.PersistentVolumeClaim:
 		kept := &corev1.PersistentVolumeClaim{
-			ObjectMeta: IdentityOf(o),
+			ObjectMeta: replicated.IdentityOf(o),
 			Spec: corev1.PersistentVolumeClaimSpec{
 				VolumeName: o.Spec.VolumeName, StorageClassName: o.Spec.StorageClassName, VolumeAttributesClassName: o.Spec.VolumeAttributesClassName,
 			},
@@ -34,31 +34,24 @@ func trim(object any) (any, error) {
 		kept.Spec.Resources.Requests = Requested(o)
 		return kept, nil
 	case *corev1.PersistentVolume:
-		kept := &corev1.PersistentVolume{ObjectMeta: IdentityOf(o), Spec: corev1.PersistentVolumeSpec{ClaimRef: o.Spec.ClaimRef}}
+		kept := &corev1.PersistentVolume{ObjectMeta: replicated.IdentityOf(o), Spec: corev1.PersistentVolumeSpec{ClaimRef: o.Spec.ClaimRef}}
 		if csi := o.Spec.CSI; csi != nil {
 			kept.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: csi.VolumeHandle}
 		}
 		kept.Spec.Local = o.Spec.Local
 		return kept, nil
 	case *storagev1.StorageClass:
-		kept := &storagev1.StorageClass{ObjectMeta: IdentityOf(o)}
+		kept := &storagev1.StorageClass{ObjectMeta: replicated.IdentityOf(o)}
 		if class, ok := o.Annotations[DefaultClassAnnotation]; ok {
 			kept.Annotations = map[string]string{DefaultClassAnnotation: class}
 		}
 		return kept, nil
 	case *storagev1.VolumeAttributesClass:
-		return &storagev1.VolumeAttributesClass{ObjectMeta: IdentityOf(o), DriverName: o.DriverName, Parameters: o.Parameters}, nil
+		return &storagev1.VolumeAttributesClass{ObjectMeta: replicated.IdentityOf(o), DriverName: o.DriverName, Parameters: o.Parameters}, nil
 	case *unstructured.Unstructured:
 		return trimNode(o), nil
 	}
 	return object, nil
-}
-
-// IdentityOf returns the metadata that identify an object and its version.
-func IdentityOf(object metav1.Object) metav1.ObjectMeta {
-	return metav1.ObjectMeta{
-		Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
-	}
 }
 
 // trimNode removes the fields of a NodeQOSResources object that the controller does not read, e.g. the holders of classes.
@@ -82,7 +75,7 @@ type place struct {
 // trimPod returns a pod with one place more than the number of places that can have limits, so that the controller can report the
 // omission. The first place of each claim in each container takes precedence.
 func trimPod(pod *corev1.Pod) *corev1.Pod {
-	kept := &corev1.Pod{ObjectMeta: IdentityOf(pod)}
+	kept := &corev1.Pod{ObjectMeta: replicated.IdentityOf(pod)}
 	kept.Spec.NodeName, kept.Status.Phase = pod.Spec.NodeName, pod.Status.Phase
 	if pod.Spec.NodeName == "" {
 		return kept
