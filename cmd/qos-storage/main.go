@@ -5,10 +5,12 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/claimdefaults"
@@ -25,76 +27,66 @@ func main() { os.Exit(program.Main(newRootCommand())) }
 
 func newRootCommand() *cobra.Command {
 	options := storage.Options{Options: replicated.Options{MetricsAddress: "127.0.0.1:9422", Version: program.Version(version)}}
-	var logging program.LogOptions
 	root := &cobra.Command{
 		Use:   "qos-storage",
 		Short: "Give volumes the limits of the VolumeAttributesClasses of their claims",
 		Long: `qos-storage reads pods, claims, volumes and VolumeAttributesClasses. It writes the limits of the volumes of each node to the
 NodeQOSResources object of the node. There, qos-kubelet-shim with --follow-claims and qos-nri-plugin enforce the limits, also on
 running pods. Several replicas elect a leader.`,
-		Args: program.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd, logging, options.Validate(), func(log *slog.Logger) error { return storage.Run(cmd.Context(), options, log) })
-		},
 	}
-	flags := root.Flags()
-	options.AddFlags(flags)
-	flags.StringSliceVar(&options.Drivers, "drivers", options.Drivers,
+	runs(root, &options, func(ctx context.Context, log *slog.Logger) error { return storage.Run(ctx, options, log) })
+	root.Flags().StringSliceVar(&options.Drivers, "drivers", options.Drivers,
 		"comma-separated CSI drivers whose volumes get limits; for local volumes, use "+storage.LocalDriver)
-	flags.StringVar(&options.CSIDir, "csi-dir", options.CSIDir,
+	root.Flags().StringVar(&options.CSIDir, "csi-dir", options.CSIDir,
 		"directory of the sockets for external-resizers, DRIVER.sock for each CSI driver in --drivers; empty for none")
-	logging.AddFlags(flags)
 	root.AddCommand(newResizeCommand(), newDefaultsCommand(), program.NewVersionCommand("qos-storage", version))
 	return root
 }
 
 func newResizeCommand() *cobra.Command {
 	options := replicated.Options{MetricsAddress: "127.0.0.1:9423", Version: program.Version(version)}
-	var logging program.LogOptions
 	cmd := &cobra.Command{
 		Use:   "resize",
 		Short: "Resize the volumes of StatefulSets",
 		Long: `resize reads StatefulSetVolumes objects. It gives the claims of the pods of each StatefulSet the size and the
 VolumeAttributesClass that the object with the name of the StatefulSet requests (KEP-0661). It runs in a process of its own, because it
 needs other rights than the rest of qos-storage. Several replicas elect a leader.`,
-		Args: program.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd, logging, options.Validate(), func(log *slog.Logger) error { return statefulsets.Run(cmd.Context(), options, log) })
-		},
 	}
-	flags := cmd.Flags()
-	options.AddFlags(flags)
-	logging.AddFlags(flags)
+	runs(cmd, &options, func(ctx context.Context, log *slog.Logger) error { return statefulsets.Run(ctx, options, log) })
 	return cmd
 }
 
 func newDefaultsCommand() *cobra.Command {
 	options := claimdefaults.Options{Options: replicated.Options{MetricsAddress: "127.0.0.1:9424", Version: program.Version(version)}}
-	var logging program.LogOptions
 	cmd := &cobra.Command{
 		Use:   "defaults",
 		Short: "Write default VolumeAttributesClasses into claims",
 		Long: `defaults gives bound claims that name no VolumeAttributesClass the default class of their StorageClass, even if the default is
 set later. Quotas then count these claims. It runs in a process of its own, because it needs other rights than the rest of qos-storage.
 Several replicas elect a leader.`,
-		Args: program.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd, logging, options.Validate(), func(log *slog.Logger) error { return claimdefaults.Run(cmd.Context(), options, log) })
-		},
 	}
-	flags := cmd.Flags()
-	options.AddFlags(flags)
-	flags.StringSliceVar(&options.Drivers, "drivers", options.Drivers,
+	runs(cmd, &options, func(ctx context.Context, log *slog.Logger) error { return claimdefaults.Run(ctx, options, log) })
+	cmd.Flags().StringSliceVar(&options.Drivers, "drivers", options.Drivers,
 		"comma-separated drivers whose claims get classes, as in the flag --drivers of qos-storage")
-	logging.AddFlags(flags)
 	return cmd
 }
 
-// run calls `call` with a logger that has the level and the format of the flags. `invalid` is the error for an invalid
-// option, or nil.
-func run(cmd *cobra.Command, logging program.LogOptions, invalid error, call func(log *slog.Logger) error) error {
-	return logging.Run(cmd, invalid, func(log *slog.Logger) error {
-		klog.SetSlogLogger(log) // client-go logs with klog
-		return call(log)
-	})
+// options are the flags of a command.
+type options interface {
+	AddFlags(flags *pflag.FlagSet)
+	Validate() error
+}
+
+// runs makes a command call `run` with a logger, and adds the flags of its options and of the logger.
+func runs(cmd *cobra.Command, o options, run func(ctx context.Context, log *slog.Logger) error) {
+	var logging program.LogOptions
+	o.AddFlags(cmd.Flags())
+	logging.AddFlags(cmd.Flags())
+	cmd.Args = program.NoArguments
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return logging.Run(cmd, o.Validate(), func(log *slog.Logger) error {
+			klog.SetSlogLogger(log) // client-go logs with klog
+			return run(cmd.Context(), log)
+		})
+	}
 }

@@ -13,15 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/storage"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
-
-// RequestsAnnotation is an annotation of a StorageClass. With the value ByRequests, a claim that requests iops or throughput gets the
-// VolumeAttributesClass that has these values as its parameters.
-const RequestsAnnotation = classes.Domain + "/claim-requests"
-
-// ByRequests is the value of RequestsAnnotation.
-const ByRequests = "choose-class"
 
 // surroundings has the objects that determine the class of a claim. Each is nil if it does not exist.
 type surroundings struct {
@@ -50,7 +42,7 @@ func choose(claim *corev1.PersistentVolumeClaim, around surroundings, drivers []
 
 	offered := slices.DeleteFunc(slices.Clone(around.classes), func(c *storagev1.VolumeAttributesClass) bool { return c.DriverName != driver })
 	requested := storage.Requested(claim)
-	if around.storageClass.Annotations[RequestsAnnotation] == ByRequests && len(requested) > 0 {
+	if around.storageClass.Annotations[storage.RequestsAnnotation] == storage.ByRequests && len(requested) > 0 {
 		name, problem = withParameters(requested, offered)
 	}
 	if name != "" {

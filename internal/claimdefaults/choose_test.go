@@ -39,7 +39,7 @@ func newVolume() *corev1.PersistentVolume {
 // class. Each can be empty.
 func newStorageClass(byDefault, requests string) *storagev1.StorageClass {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{
-		Name: "disks", Annotations: map[string]string{storage.DefaultClassAnnotation: byDefault, RequestsAnnotation: requests},
+		Name: "disks", Annotations: map[string]string{storage.DefaultClassAnnotation: byDefault, storage.RequestsAnnotation: requests},
 	}}
 }
 
@@ -76,12 +76,12 @@ func TestAClaimGetsAClass(t *testing.T) {
 		"a class of the claim stays":                 {claim: change(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") }), storageClass: newStorageClass("silver", "")},
 		"a claim that is not bound":                  {claim: change(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }), storageClass: newStorageClass("silver", "")},
 		"a claim that is deleted":                    {claim: change(func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = new(metav1.Now()) }), storageClass: newStorageClass("silver", "")},
-		"requests choose a class":                    {claim: requesting("1k"), storageClass: newStorageClass("silver", ByRequests), want: "gold"},
+		"requests choose a class":                    {claim: requesting("1k"), storageClass: newStorageClass("silver", storage.ByRequests), want: "gold"},
 		"requests that are not honoured":             {claim: requesting("1k"), storageClass: newStorageClass("silver", ""), want: "silver"},
-		"requests that no class has":                 {claim: requesting("700"), storageClass: newStorageClass("silver", ByRequests), want: "silver", problem: "(iops: 700); name one of these: gold, silver"},
-		"requests that no class has, and no default": {claim: requesting("700"), storageClass: newStorageClass("", ByRequests), problem: "no VolumeAttributesClass has"},
-		"requests that cannot be a limit":            {claim: requesting("-1"), storageClass: newStorageClass("silver", ByRequests), want: "silver", problem: "cannot be honoured"},
-		"only storage is no request of I/O":          {claim: newClaim(), storageClass: newStorageClass("", ByRequests)},
+		"requests that no class has":                 {claim: requesting("700"), storageClass: newStorageClass("silver", storage.ByRequests), want: "silver", problem: "(iops: 700); name one of these: gold, silver"},
+		"requests that no class has, and no default": {claim: requesting("700"), storageClass: newStorageClass("", storage.ByRequests), problem: "no VolumeAttributesClass has"},
+		"requests that cannot be a limit":            {claim: requesting("-1"), storageClass: newStorageClass("silver", storage.ByRequests), want: "silver", problem: "cannot be honoured"},
+		"only storage is no request of I/O":          {claim: newClaim(), storageClass: newStorageClass("", storage.ByRequests)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim, around := c.claim, surroundings{volume: c.volume, storageClass: c.storageClass, classes: catalog()}

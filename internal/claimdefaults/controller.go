@@ -26,6 +26,7 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/kubeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
+	"github.com/qos-nri/qos-nri-plugin/internal/storage"
 	"github.com/qos-nri/qos-nri-plugin/pkg/printable"
 )
 
@@ -56,7 +57,7 @@ type controller struct {
 
 // newController returns a controller. It starts nothing.
 func newController(client kubernetes.Interface, recorder events.EventRecorder, drivers []string, log *slog.Logger) (*controller, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(storage.Trim))
 	c := &controller{
 		claims: factory.Core().V1().PersistentVolumeClaims().Informer(), volumes: factory.Core().V1().PersistentVolumes().Informer(),
 		classes:        factory.Storage().V1().VolumeAttributesClasses().Informer(),

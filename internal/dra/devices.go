@@ -95,10 +95,10 @@ func deviceName(extended string) string {
 // the short name of its resource, or if the values of its class differ between caches. If several classes need the same
 // device name, the first one that is not draining gets it.
 func devicesOf(r *qosv1alpha1.ResourcesInfo, perDomain []string) []device {
-	var list []device
+	var list, draining []device
 	for _, c := range nodecache.RequestableClasses(r) {
 		deviceClass, _ := classes.DeviceClass(c.GetExtendedResource())
-		list = append(list, device{
+		d := device{
 			Pair: classes.Pair{Resource: c.Resource.GetName(), Class: c.GetName()}, kind: c.Resource.GetKind(),
 			name: deviceName(c.GetExtendedResource()), extended: c.GetExtendedResource(), deviceClass: deviceClass,
 			description: c.GetDescription(), podScope: c.PodScope, mutable: c.Resource.GetMutable(),
@@ -106,20 +106,16 @@ func devicesOf(r *qosv1alpha1.ResourcesInfo, perDomain []string) []device {
 			divided: differs(c.GetValues()) || slices.ContainsFunc(perDomain, func(name string) bool {
 				return classes.CanonicalResource(name) == c.Resource.GetName()
 			}),
-		})
+		}
+		if d.draining {
+			draining = append(draining, d)
+		} else {
+			list = append(list, d)
+		}
 	}
 
-	slices.SortStableFunc(list, func(a, b device) int {
-		switch {
-		case a.draining == b.draining:
-			return 0
-		case a.draining:
-			return 1
-		}
-		return -1
-	})
 	names := map[string]bool{}
-	return slices.DeleteFunc(list, func(d device) bool {
+	return slices.DeleteFunc(append(list, draining...), func(d device) bool {
 		known := names[d.name]
 		names[d.name] = true
 		return known
@@ -187,13 +183,13 @@ func pool(state nodecache.State, list []device, prepared preparedCounts, withhel
 
 // published returns the device for a ResourceSlice. A device without a capacity can be allocated any number of times.
 func (d *device) published(slots int64, withheld bool) resourcev1.Device {
-	shared, scope := true, string(classes.ContainerScope)
+	scope := string(classes.ContainerScope)
 	if d.podScope {
 		scope = string(classes.PodScope)
 	}
 	text := func(s string) resourcev1.DeviceAttribute { return resourcev1.DeviceAttribute{StringValue: &s} }
 	published := resourcev1.Device{
-		Name: d.name, AllowMultipleAllocations: &shared,
+		Name: d.name, AllowMultipleAllocations: new(true),
 		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
 			attributeResource: text(d.Resource), attributeClass: text(d.Class), attributeScope: text(scope), attributeMutable: {BoolValue: &d.mutable},
 		},

@@ -244,5 +244,3 @@ func (d *Driver) WatchHealthStatus(ctx context.Context, reports chan<- kubeletpl
 	}
 	return nil
 }
-
-var _ kubeletplugin.DRAPlugin = (*Driver)(nil)

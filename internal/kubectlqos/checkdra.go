@@ -64,8 +64,8 @@ func (c *clients) draGates(ctx context.Context) (problems []string, err error) {
 	}
 	dry, name := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ObjectMeta{GenerateName: "qos-check-"}
 
-	class := &resourcev1.DeviceClass{ObjectMeta: name, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new(string)}}
-	*class.Spec.ExtendedResourceName = classes.Domain + "/check.check"
+	spec := resourcev1.DeviceClassSpec{ExtendedResourceName: new(classes.Domain + "/check.check")}
+	class := &resourcev1.DeviceClass{ObjectMeta: name, Spec: spec}
 	class, err = c.core.ResourceV1().DeviceClasses().Create(ctx, class, dry)
 	switch kubeapi.OutcomeOf(err) {
 	case kubeapi.OK:
@@ -107,12 +107,12 @@ func (c *clients) draGates(ctx context.Context) (problems []string, err error) {
 
 // probeSlice returns a ResourceSlice with the fields that the driver needs.
 func probeSlice(name metav1.ObjectMeta) *resourcev1.ResourceSlice {
-	node, shared := "qos-check", true
+	const node = "qos-check"
 	slice := &resourcev1.ResourceSlice{ObjectMeta: name}
-	slice.Spec.Driver, slice.Spec.NodeName = "check."+classes.Domain, &node
+	slice.Spec.Driver, slice.Spec.NodeName = "check."+classes.Domain, new(node)
 	slice.Spec.Pool = resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1}
 	slice.Spec.Devices = []resourcev1.Device{{
-		Name: "check", AllowMultipleAllocations: &shared,
+		Name: "check", AllowMultipleAllocations: new(true),
 		Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"slots": {Value: *resource.NewQuantity(1, resource.DecimalSI)}},
 		Taints:   []resourcev1.DeviceTaint{{Key: classes.Domain + "/removed", Effect: resourcev1.DeviceTaintEffectNoSchedule}},
 	}}

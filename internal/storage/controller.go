@@ -66,11 +66,11 @@ type controller struct {
 func newController(
 	client kubernetes.Interface, nodes dynamic.Interface, recorder events.EventRecorder, drivers []string, log *slog.Logger,
 ) (*controller, error) {
-	typed := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
+	typed := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Trim))
 	core, storage := typed.Core().V1(), typed.Storage().V1()
 	resource := nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural)
 	nodeObjects := dynamicinformer.NewDynamicSharedInformerFactory(nodes, 0).ForResource(resource).Informer()
-	if err := nodeObjects.SetTransform(trim); err != nil {
+	if err := nodeObjects.SetTransform(Trim); err != nil {
 		return nil, fmt.Errorf("watch NodeQOSResources: %w", err)
 	}
 	c := &controller{

@@ -27,6 +27,13 @@ import (
 // the StorageClass that name none themselves.
 const DefaultClassAnnotation = classes.Domain + "/default-volume-attributes-class"
 
+// RequestsAnnotation is an annotation of a StorageClass, for "qos-storage defaults". With the value ByRequests, a claim that requests iops or
+// throughput gets the VolumeAttributesClass that has these values as its parameters.
+const RequestsAnnotation = classes.Domain + "/claim-requests"
+
+// ByRequests is the value of RequestsAnnotation.
+const ByRequests = "choose-class"
+
 // LocalDriver is the driver of local volumes, as their StorageClass names it.
 const LocalDriver = "kubernetes.io/no-provisioner"
 

@@ -98,7 +98,7 @@ func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
 			t.Fatal(err)
 		}
-		trimmed, err := trim(object) // as in the informers
+		trimmed, err := Trim(object) // as in the informers
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,9 +17,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// trim returns an object with only those fields that the controller reads. The informers keep all objects, and every user can create
-// objects of more than a megabyte.
-func trim(object any) (any, error) {
+// Trim returns an object with only those fields that the controllers of this package and of claimdefaults read. The informers keep all
+// objects, and every user can create objects of more than a megabyte.
+func Trim(object any) (any, error) {
 	switch o := object.(type) {
 	case *corev1.Pod:
 		return trimPod(o), nil
@@ -29,7 +29,9 @@ func trim(object any) (any, error) {
 			Spec: corev1.PersistentVolumeClaimSpec{
 				VolumeName: o.Spec.VolumeName, StorageClassName: o.Spec.StorageClassName, VolumeAttributesClassName: o.Spec.VolumeAttributesClassName,
 			},
-			Status: corev1.PersistentVolumeClaimStatus{CurrentVolumeAttributesClassName: o.Status.CurrentVolumeAttributesClassName},
+			Status: corev1.PersistentVolumeClaimStatus{
+				Phase: o.Status.Phase, CurrentVolumeAttributesClassName: o.Status.CurrentVolumeAttributesClassName,
+			},
 		}
 		kept.Spec.Resources.Requests = Requested(o)
 		return kept, nil
@@ -42,8 +44,8 @@ func trim(object any) (any, error) {
 		return kept, nil
 	case *storagev1.StorageClass:
 		kept := &storagev1.StorageClass{ObjectMeta: replicated.IdentityOf(o)}
-		if class, ok := o.Annotations[DefaultClassAnnotation]; ok {
-			kept.Annotations = map[string]string{DefaultClassAnnotation: class}
+		kept.Annotations = map[string]string{
+			DefaultClassAnnotation: o.Annotations[DefaultClassAnnotation], RequestsAnnotation: o.Annotations[RequestsAnnotation],
 		}
 		return kept, nil
 	case *storagev1.VolumeAttributesClass:
@@ -67,9 +69,9 @@ func trimNode(object *unstructured.Unstructured) *unstructured.Unstructured {
 type place struct {
 	container *corev1.Container
 	volume    *corev1.Volume
-	mount     *corev1.VolumeMount  // nil for a volume of mode Block
-	device    *corev1.VolumeDevice // nil for a volume of mode Filesystem
-	rank      int                  // the number of places before this one that the same claim has in the same container
+	path      string
+	isDevice  bool // true for a volume of mode Block
+	rank      int  // the number of places before this one that the same claim has in the same container
 }
 
 // trimPod returns a pod with one place more than the number of places that can have limits, so that the controller can report the
@@ -113,24 +115,21 @@ func placesIn(pod *corev1.Pod, container *corev1.Container, claimed map[string]*
 		last[path.Join("/", m.MountPath)] = i
 	}
 	ranks := map[string]int{}
-	add := func(name string, at place) {
-		volume, ok := claimed[name]
-		if !ok {
-			return
+	add := func(name, at string, isDevice bool) {
+		if volume, ok := claimed[name]; ok {
+			claim := claimNameOf(pod, volume)
+			places = append(places, place{container, volume, at, isDevice, ranks[claim]})
+			ranks[claim]++
 		}
-		claim := claimNameOf(pod, volume)
-		at.container, at.volume, at.rank = container, volume, ranks[claim]
-		ranks[claim]++
-		places = append(places, at)
 	}
 
-	for i := range container.VolumeMounts {
-		if m := &container.VolumeMounts[i]; last[path.Join("/", m.MountPath)] == i {
-			add(m.Name, place{mount: m})
+	for i, m := range container.VolumeMounts {
+		if last[path.Join("/", m.MountPath)] == i {
+			add(m.Name, m.MountPath, false)
 		}
 	}
-	for i := range container.VolumeDevices {
-		add(container.VolumeDevices[i].Name, place{device: &container.VolumeDevices[i]})
+	for _, d := range container.VolumeDevices {
+		add(d.Name, d.DevicePath, true)
 	}
 	return places
 }
@@ -159,11 +158,10 @@ func containersOf(list []corev1.Container, places []place) (kept []corev1.Contai
 		for _, p := range places {
 			switch {
 			case p.container != &list[i]:
-			case p.mount != nil:
-				container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: p.mount.Name, MountPath: shortPath(p.mount.MountPath)})
+			case p.isDevice:
+				container.VolumeDevices = append(container.VolumeDevices, corev1.VolumeDevice{Name: p.volume.Name, DevicePath: shortPath(p.path)})
 			default:
-				device := corev1.VolumeDevice{Name: p.device.Name, DevicePath: shortPath(p.device.DevicePath)}
-				container.VolumeDevices = append(container.VolumeDevices, device)
+				container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: p.volume.Name, MountPath: shortPath(p.path)})
 			}
 		}
 		if len(container.VolumeMounts)+len(container.VolumeDevices) > 0 {

@@ -43,7 +43,7 @@ func TestTheControllerKeepsLittleOfEachObject(t *testing.T) {
 	} {
 		before, kept := heap(), []any{}
 		for i := range count {
-			trimmed, err := trim(create(metav1.ObjectMeta{Name: fmt.Sprint(i)}))
+			trimmed, err := Trim(create(metav1.ObjectMeta{Name: fmt.Sprint(i)}))
 			if err != nil {
 				t.Fatal(err)
 			}
