@@ -128,6 +128,15 @@ func pod(name string, change func(*corev1.Pod)) func(snapshot) {
 	return func(s snapshot) { change(s.pods[name]) }
 }
 
+func notReady(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse }
+
+// ofFixed gives a claim a StorageClass that does not allow expansion.
+func ofFixed(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("fixed") }
+
+func scaled(replicas int32) func(snapshot) {
+	return func(s snapshot) { s.set.Spec.Replicas = &replicas }
+}
+
 func parallel(s snapshot) { s.set.Spec.PodManagementPolicy = appsv1.ParallelPodManagement }
 
 // lines returns the steps as text: claim, phase, and the patch or the message.
@@ -152,9 +161,12 @@ func lines(steps []step) (all []string) {
 	return all
 }
 
+// TestPlan has three replicas. Of ordered replicas, only the first one that is not ready gets a patch.
 func TestPlan(t *testing.T) {
 	const kubelet = "changing: the kubelet has to expand the volume; if this lasts, delete the pod, because some drivers expand volumes only then"
 	type change = func(snapshot)
+	alone := scaled(1)
+	failed := []change{alone, claim("data-db-0", failsAt("50Gi")), claim("data-db-0", grownHere)}
 	for _, c := range []struct {
 		name, request string
 		changes       []change
@@ -176,107 +188,79 @@ func TestPlan(t *testing.T) {
 				"data-db-1 failed: the driver cannot expand the volume: pool is full", "data-db-2 queued: waits for pod db-1"}},
 		{"a failure of the driver stops no parallel replicas", "data=20Gi", []change{parallel, claim("data-db-0", failsAt("20Gi"))}, []string{
 			"data-db-0 failed: the driver cannot expand the volume: pool is full", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
-		{"a failure of the kubelet is a failure", "data=20Gi",
-			[]change{parallel, claim("data-db-0", inStatus("20Gi", corev1.PersistentVolumeClaimNodeResizeInfeasible))}, []string{
-				"data-db-0 failed: the driver cannot expand the volume: NodeResizeInfeasible", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
-
-		{"a claim that is larger stays", "data=20Gi", []change{parallel, claim("data-db-0", has("50Gi")), claim("data-db-1", has("20Gi"))},
-			[]string{"data-db-0 ready", "data-db-1 ready", "data-db-2 patch 20Gi"}},
-		{"a claim that becomes larger stays", "data=20Gi", []change{parallel, claim("data-db-0", requests("50Gi"))}, []string{
-			"data-db-0 changing: the driver has to expand the volume", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
-		{"a smaller size changes nothing", "data=5Gi", nil, []string{"data-db-0 ready", "data-db-1 ready", "data-db-2 ready"}},
-		{"a smaller size repairs a failed expansion", "data=12Gi", []change{claim("data-db-0", failsAt("50Gi")), claim("data-db-0", grownHere)}, []string{
-			"data-db-0 patch 12Gi", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
-		{"a claim that somebody has made larger stays if its expansion fails", "data=12Gi",
-			[]change{parallel, claim("data-db-0", failsAt("50Gi"))},
-			[]string{"data-db-0 failed: the driver cannot expand the volume: pool is full", "data-db-1 patch 12Gi", "data-db-2 patch 12Gi"}},
-		{"a failed expansion is not repaired below the capacity", "data=8Gi", []change{claim("data-db-0", failsAt("50Gi")), claim("data-db-0", grownHere)}, []string{
-			"data-db-0 ready", "data-db-1 ready", "data-db-2 ready"}},
-		{"a smaller size repairs also if the StorageClass allows no expansion any more", "data=12Gi",
-			[]change{claim("data-db-0", failsAt("50Gi")), claim("data-db-0", grownHere), claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("fixed") })},
-			[]string{"data-db-0 patch 12Gi", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
 
 		{"a class is changed in order, too", "data=gold", []change{claim("data-db-0", class("gold", "silver"))}, []string{
 			"data-db-0 changing: the driver has to give the volume the class gold", "data-db-1 queued: waits for pod db-0",
 			"data-db-2 queued: waits for pod db-0"}},
-		{"size and class are one patch", "data=20Gi,gold", nil, []string{
-			"data-db-0 patch 20Gi gold", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
-		{"a class that the driver refuses", "data=gold", []change{parallel, claim("data-db-0", class("gold", "silver")),
-			claim("data-db-0", func(c *corev1.PersistentVolumeClaim) {
-				c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{Status: corev1.PersistentVolumeClaimModifyVolumeInfeasible}
-				c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
-					{Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: corev1.ConditionTrue, Message: "iopz is unknown"}}
-			})}, []string{"data-db-0 failed: the driver cannot give the volume the class: iopz is unknown", "data-db-1 patch gold", "data-db-2 patch gold"}},
-
 		{"two templates of a replica change together", "data=20Gi log=11Gi", []change{claim("data-db-0", has("20Gi"))}, []string{
 			"data-db-0 ready", "log-db-0 patch 11Gi", "data-db-1 queued: waits for pod db-0", "log-db-1 queued: waits for pod db-0",
 			"data-db-2 queued: waits for pod db-0", "log-db-2 queued: waits for pod db-0"}},
 		{"an unknown template does not stop the others", "dat=20Gi log=11Gi", []change{parallel}, []string{
 			`no template: StatefulSet db has no claim template "dat"; correct the name`, "log-db-0 patch 11Gi", "log-db-1 patch 11Gi", "log-db-2 patch 11Gi"}},
-		{"a StorageClass without expansion is reported at once", "data=20Gi",
-			[]change{claim("data-db-2", func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("fixed") })}, []string{
-				"data-db-0 patch 20Gi", "data-db-1 queued: waits for pod db-0",
-				`data-db-2 not allowed: StorageClass "fixed" does not allow expansion; set its field allowVolumeExpansion, if the driver can expand volumes`}},
+		{"a StorageClass without expansion is reported at once", "data=20Gi", []change{claim("data-db-2", ofFixed)}, []string{
+			"data-db-0 patch 20Gi", "data-db-1 queued: waits for pod db-0",
+			`data-db-2 not allowed: StorageClass "fixed" does not allow expansion; set its field allowVolumeExpansion, if the driver can expand volumes`}},
 
-		{"a pod that is not ready", "data=20Gi",
-			[]change{parallel, pod("db-0", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
-			[]string{"data-db-0 pending: pod db-0 is not ready", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
 		{"a pod that is not ready stops ordered replicas", "data=20Gi",
 			[]change{pod("db-0", func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} })}, []string{
 				"data-db-0 pending: pod db-0 is not ready", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
 		{"a pod that its change has harmed stops ordered replicas", "data=gold",
-			[]change{claim("data-db-0", class("gold", "gold")), pod("db-0", func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionFalse })},
+			[]change{claim("data-db-0", class("gold", "gold")), pod("db-0", notReady)},
 			[]string{"data-db-0 ready", "data-db-1 queued: waits for pod db-0", "data-db-2 queued: waits for pod db-0"}},
 		{"a pod that needs no change stops no parallel replica", "data=20Gi",
 			[]change{parallel, claim("data-db-0", has("20Gi")), pod("db-0", func(p *corev1.Pod) { p.Status.Phase = corev1.PodPending })},
 			[]string{"data-db-0 ready", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
-		{"a pod of an older revision", "data=20Gi",
+		{"a pod of an older revision stops no parallel replica", "data=20Gi",
 			[]change{parallel, pod("db-1", func(p *corev1.Pod) { p.Labels[appsv1.ControllerRevisionHashLabelKey] = "old" })}, []string{
 				"data-db-0 patch 20Gi", "data-db-1 pending: pod db-1 does not have the newest revision of the StatefulSet", "data-db-2 patch 20Gi"}},
-		{"a pod that does not exist", "data=20Gi", []change{parallel, func(s snapshot) { delete(s.pods, "db-1") }}, []string{
-			"data-db-0 patch 20Gi", "data-db-1 pending: pod db-1 does not exist", "data-db-2 patch 20Gi"}},
-		{"a pod of somebody else", "data=20Gi", []change{parallel, pod("db-1", func(p *corev1.Pod) { p.OwnerReferences = nil })}, []string{
-			"data-db-0 patch 20Gi", "data-db-1 pending: pod db-1 does not belong to the StatefulSet", "data-db-2 patch 20Gi"}},
-		{"a pod that does not use the claim", "data=20Gi", []change{parallel, pod("db-1", func(p *corev1.Pod) { p.Spec.Volumes = nil })}, []string{
-			"data-db-0 patch 20Gi", "data-db-1 pending: pod db-1 does not use the claim", "data-db-2 patch 20Gi"}},
-		{"a StatefulSet that its controller has not observed", "data=20Gi", []change{func(s snapshot) {
-			s.set.Generation, s.set.Spec.Replicas = 3, new(int32(1))
-		}}, []string{"data-db-0 pending: the StatefulSet controller has not observed the newest version of the StatefulSet yet"}},
-		{"a StatefulSet that is being deleted", "data=20Gi", []change{func(s snapshot) {
-			s.set.DeletionTimestamp, s.set.Spec.Replicas = &metav1.Time{}, new(int32(1))
-		}}, []string{"data-db-0 pending: the StatefulSet is being deleted"}},
-		{"a claim that is not bound", "data=20Gi",
-			[]change{parallel, claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending })},
-			[]string{"data-db-0 pending: the claim is not bound to a volume", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
-		{"a claim that does not exist", "data=20Gi", []change{parallel, func(s snapshot) { delete(s.claims, "data-db-0") }}, []string{
-			"data-db-0 pending: the claim does not exist or is being deleted", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
+		{"a StatefulSet with too many volumes", "data=20Gi log=gold", []change{scaled(5_001)}, []string{
+			"too many: StatefulSet db has 5001 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",
+			"too many: StatefulSet db has 5001 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",
+		}},
 
-		{"a StatefulSet with as many templates as are allowed", "data=20Gi", []change{parallel, func(s snapshot) {
-			s.set.Spec.Replicas = new(int32(1))
+		// The other cases have one replica, db-0. The claims of db-1 and db-2 stay as they are.
+		{"a claim that is larger stays", "data=20Gi", []change{alone, claim("data-db-0", has("50Gi"))}, []string{"data-db-0 ready"}},
+		{"a claim that becomes larger stays", "data=20Gi", []change{alone, claim("data-db-0", requests("50Gi"))}, []string{"data-db-0 changing: the driver has to expand the volume"}},
+		{"a smaller size changes nothing", "data=5Gi", []change{alone}, []string{"data-db-0 ready"}},
+		{"a smaller size repairs a failed expansion", "data=12Gi", failed, []string{"data-db-0 patch 12Gi"}},
+		{"a claim that somebody has made larger stays if its expansion fails", "data=12Gi", []change{alone, claim("data-db-0", failsAt("50Gi"))},
+			[]string{"data-db-0 failed: the driver cannot expand the volume: pool is full"}},
+		{"a failed expansion is not repaired below the capacity", "data=8Gi", failed, []string{"data-db-0 ready"}},
+		{"a smaller size repairs also if the StorageClass allows no expansion any more", "data=12Gi", append(failed, claim("data-db-0", ofFixed)), []string{"data-db-0 patch 12Gi"}},
+		{"a failure of the kubelet is a failure", "data=20Gi", []change{alone, claim("data-db-0", inStatus("20Gi", corev1.PersistentVolumeClaimNodeResizeInfeasible))},
+			[]string{"data-db-0 failed: the driver cannot expand the volume: NodeResizeInfeasible"}},
+		{"size and class are one patch", "data=20Gi,gold", []change{alone}, []string{"data-db-0 patch 20Gi gold"}},
+		{"a class that the driver refuses", "data=gold", []change{alone, claim("data-db-0", class("gold", "silver")), claim("data-db-0", func(c *corev1.PersistentVolumeClaim) {
+			c.Status.ModifyVolumeStatus = &corev1.ModifyVolumeStatus{Status: corev1.PersistentVolumeClaimModifyVolumeInfeasible}
+			c.Status.Conditions = []corev1.PersistentVolumeClaimCondition{
+				{Type: corev1.PersistentVolumeClaimVolumeModifyVolumeError, Status: corev1.ConditionTrue, Message: "iopz is unknown"}}
+		})}, []string{"data-db-0 failed: the driver cannot give the volume the class: iopz is unknown"}},
+
+		{"a pod that is not ready", "data=20Gi", []change{alone, pod("db-0", notReady)}, []string{"data-db-0 pending: pod db-0 is not ready"}},
+		{"a pod that does not exist", "data=20Gi", []change{alone, func(s snapshot) { delete(s.pods, "db-0") }}, []string{"data-db-0 pending: pod db-0 does not exist"}},
+		{"a pod of somebody else", "data=20Gi", []change{alone, pod("db-0", func(p *corev1.Pod) { p.OwnerReferences = nil })},
+			[]string{"data-db-0 pending: pod db-0 does not belong to the StatefulSet"}},
+		{"a pod that does not use the claim", "data=20Gi", []change{alone, pod("db-0", func(p *corev1.Pod) { p.Spec.Volumes = nil })},
+			[]string{"data-db-0 pending: pod db-0 does not use the claim"}},
+		{"a StatefulSet that its controller has not observed", "data=20Gi", []change{alone, func(s snapshot) { s.set.Generation = 3 }},
+			[]string{"data-db-0 pending: the StatefulSet controller has not observed the newest version of the StatefulSet yet"}},
+		{"a StatefulSet that is being deleted", "data=20Gi", []change{alone, func(s snapshot) { s.set.DeletionTimestamp = &metav1.Time{} }},
+			[]string{"data-db-0 pending: the StatefulSet is being deleted"}},
+		{"a claim that is not bound", "data=20Gi", []change{alone, claim("data-db-0", func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending })},
+			[]string{"data-db-0 pending: the claim is not bound to a volume"}},
+		{"a claim that does not exist", "data=20Gi", []change{alone, func(s snapshot) { delete(s.claims, "data-db-0") }},
+			[]string{"data-db-0 pending: the claim does not exist or is being deleted"}},
+		{"a claim that requests more than can be compared", "data=20Gi", []change{alone, claim("data-db-0", requests("1e1000000000"))},
+			[]string{"data-db-0 changing: the driver has to expand the volume"}},
+
+		{"a StatefulSet with as many templates as are allowed", "data=20Gi", []change{alone, func(s snapshot) {
 			s.set.Spec.VolumeClaimTemplates = append(make([]corev1.PersistentVolumeClaim, 255), s.set.Spec.VolumeClaimTemplates[0])
 		}}, []string{"data-db-0 patch 20Gi"}},
-		{"a StatefulSet with too many templates", "data=20Gi", []change{func(s snapshot) {
-			s.set.Spec.VolumeClaimTemplates = make([]corev1.PersistentVolumeClaim, 257)
-		}}, []string{"too many: StatefulSet db has more than 256 claim templates; patch its claims by other means"}},
-		{"a claim that requests more than can be compared", "data=20Gi", []change{parallel, func(s snapshot) {
-			s.claims["data-db-0"].Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1e1000000000")
-		}}, []string{"data-db-0 changing: the driver has to expand the volume", "data-db-1 patch 20Gi", "data-db-2 patch 20Gi"}},
-		{"a StatefulSet with too many volumes", "data=20Gi log=gold", []change{func(s snapshot) { s.set.Spec.Replicas = new(int32(5_001)) }},
-			[]string{
-				"too many: StatefulSet db has 5001 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",
-				"too many: StatefulSet db has 5001 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",
-			}},
-		{"a StatefulSet with billions of replicas", "data=20Gi", []change{func(s snapshot) { s.set.Spec.Replicas = new(int32(math.MaxInt32)) }},
-			[]string{
-				"too many: StatefulSet db has 2147483647 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means",
-			}},
-		{"claims of replicas that are scaled down stay", "data=20Gi", []change{parallel, func(s snapshot) { s.set.Spec.Replicas = new(int32(1)) }},
-			[]string{"data-db-0 patch 20Gi"}},
-		{"replicas begin at the first ordinal", "data=20Gi",
-			[]change{parallel, func(s snapshot) {
-				s.set.Spec.Replicas, s.set.Spec.Ordinals = new(int32(1)), &appsv1.StatefulSetOrdinals{Start: 2}
-			}},
-			[]string{"data-db-2 patch 20Gi"}},
+		{"a StatefulSet with too many templates", "data=20Gi", []change{alone, func(s snapshot) { s.set.Spec.VolumeClaimTemplates = make([]corev1.PersistentVolumeClaim, 257) }},
+			[]string{"too many: StatefulSet db has more than 256 claim templates; patch its claims by other means"}},
+		{"a StatefulSet with billions of replicas", "data=20Gi", []change{scaled(math.MaxInt32)},
+			[]string{"too many: StatefulSet db has 2147483647 replicas with 2 claim templates, which is more than 10000 volumes; patch its claims by other means"}},
+		{"replicas begin at the first ordinal", "data=20Gi", []change{alone, func(s snapshot) { s.set.Spec.Ordinals = &appsv1.StatefulSetOrdinals{Start: 2} }}, []string{"data-db-2 patch 20Gi"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSnapshot()

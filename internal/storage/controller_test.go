@@ -21,11 +21,44 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/yaml"
 )
 
+// stillController is a controller whose informers do not watch the API. A test fills their stores, and calls the methods of the controller.
+type stillController struct {
+	*controller
+	writer   *writer
+	recorder *events.FakeRecorder
+}
+
+// newStillController returns a controller whose informers have the objects in the manifests, and NodeQOSResources objects. An empty text is no
+// object.
+func newStillController(t *testing.T, manifests string, nodes ...string) stillController {
+	t.Helper()
+	c := stillController{writer: &writer{}, recorder: events.NewFakeRecorder(10)}
+	objects, pods := read(t, manifests)
+	c.controller = &controller{
+		objects: *objects,
+		nodes:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
+		pods:    informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex, byClaim: claimIndex})},
+		writer:  c.writer, recorder: c.recorder, log: slog.New(slog.DiscardHandler),
+		reported: map[string]map[types.UID]string{}, writes: map[string]*rate.Limiter{},
+	}
+	for _, pod := range pods {
+		if err := c.pods.GetStore().Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, node := range nodes {
+		if node != "" {
+			c.putNode(t, node)
+		}
+	}
+	return c
+}
+
 func TestAClaimHasAnEventForEachNewProblem(t *testing.T) {
-	recorder := events.NewFakeRecorder(10)
-	c := &controller{recorder: recorder, reported: map[string]map[types.UID]string{}}
+	c := newStillController(t, manifests)
 	claim := &corev1.PersistentVolumeClaim{}
 	claim.UID = "c1"
 	wrong := []problem{{claim, errors.New("wrong")}}
@@ -39,31 +72,24 @@ func TestAClaimHasAnEventForEachNewProblem(t *testing.T) {
 		{"the same problem with another one", []problem{wrong[0], {claim, errors.New("missing")}}, 0}, {"the same problems", wrong, 0},
 	} {
 		c.report("node-1", step.problems)
-		if got := len(recorder.Events); got != step.events {
+		if got := len(c.recorder.Events); got != step.events {
 			t.Errorf("%s: %d events, want %d", step.name, got, step.events)
 		}
-		for range len(recorder.Events) {
-			<-recorder.Events
+		for range len(c.recorder.Events) {
+			<-c.recorder.Events
+		}
+		if len(step.problems) == 0 && len(c.reported) > 0 {
+			t.Errorf("%s: the field reported has %v, want nothing", step.name, c.reported)
 		}
 	}
 }
 
 func TestEventsAreOneShortLine(t *testing.T) {
-	recorder := events.NewFakeRecorder(1)
-	c := &controller{recorder: recorder, reported: map[string]map[types.UID]string{}}
+	c := newStillController(t, manifests)
 	c.report("node-1", []problem{{&corev1.PersistentVolumeClaim{}, errors.New(strings.Repeat("x\n", 1000))}})
-	_, note, _ := strings.Cut(<-recorder.Events, "NotEnforced ")
+	_, note, _ := strings.Cut(<-c.recorder.Events, "NotEnforced ")
 	if len(note) > 1024 || strings.Contains(note, "\n") {
 		t.Errorf("the note has %d bytes, or several lines: %q", len(note), note)
-	}
-}
-
-func TestNodesWithoutProblemsAreNotRemembered(t *testing.T) {
-	c := &controller{recorder: events.NewFakeRecorder(1), reported: map[string]map[types.UID]string{}}
-	c.report("node-1", []problem{{&corev1.PersistentVolumeClaim{}, errors.New("wrong")}})
-	c.report("node-1", nil)
-	if len(c.reported) > 0 {
-		t.Errorf("the field reported has %v, want nothing", c.reported)
 	}
 }
 
@@ -89,30 +115,41 @@ func (w *writer) Patch(
 	return nil, nil //nolint:nilnil // the caller needs no object
 }
 
-func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
-	w := &writer{}
-	c := &controller{
-		nodes:  informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
-		pods:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex})},
-		writer: w, reported: map[string]map[types.UID]string{}, writes: map[string]*rate.Limiter{}, log: slog.New(slog.DiscardHandler),
+// putNode adds or replaces the NodeQOSResources object of a node.
+func (c stillController) putNode(t *testing.T, node string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(node), &object.Object); err != nil {
+		t.Fatal(err)
 	}
+	if err := c.nodes.GetStore().Add(object); err != nil {
+		t.Fatal(err)
+	}
+}
 
+// reconciled reconciles the object of a node, and returns the patch, or "" if nothing is written.
+func (c stillController) reconciled(t *testing.T, node string) (patch string) {
+	t.Helper()
+	c.writer.patch = ""
+	if err := c.reconcile(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	return c.writer.patch
+}
+
+func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
+	_, withoutPod, _ := strings.Cut(manifests, "---\n")
+	c := newStillController(t, withoutPod)
 	for _, step := range []struct {
-		object map[string]any
+		object string
 		writes bool
 	}{
-		{map[string]any{"metadata": map[string]any{"name": "node-1"}}, true},
-		{map[string]any{"metadata": map[string]any{"name": "node-1"}, "spec": map[string]any{"written": true}}, false},
+		{"metadata: {name: node-1}", true}, {"{metadata: {name: node-1}, spec: {written: true}}", false},
 	} {
-		w.patch = ""
-		if err := c.nodes.GetStore().Add(&unstructured.Unstructured{Object: step.object}); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.reconcile(t.Context(), "node-1"); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(w.patch, `"spec":{"written":true}`); got != step.writes {
-			t.Errorf("for the object %v, the patch is %q, want a write: %t", step.object, w.patch, step.writes)
+		c.putNode(t, step.object)
+		patch := c.reconciled(t, "node-1")
+		if got := strings.Contains(patch, `"spec":{"written":true}`); got != step.writes {
+			t.Errorf("for the object %v, the patch is %q, want a write: %t", step.object, patch, step.writes)
 		}
 	}
 }
@@ -120,37 +157,20 @@ func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
 // TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom changes the class of a claim each second. The node gets the last class.
 func TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		objects, pods := read(t, manifests)
-		w := &writer{}
-		c := &controller{
-			objects: *objects, nodes: informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
-			pods:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex})},
-			queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]()),
-			writer: w, reported: map[string]map[types.UID]string{}, writes: map[string]*rate.Limiter{}, log: slog.New(slog.DiscardHandler),
-		}
+		c := newStillController(t, manifests, "metadata: {name: node-1}")
+		c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 		defer c.queue.ShutDown()
-		node := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "node-1"}}}
-		if err := errors.Join(c.nodes.GetStore().Add(node), c.pods.GetStore().Add(pods[0])); err != nil {
-			t.Fatal(err)
-		}
-		claim, err := objects.claims.PersistentVolumeClaims("a").Get("data")
+		claim, err := c.objects.claims.PersistentVolumeClaims("a").Get("data")
 		if err != nil {
 			t.Fatal(err)
 		}
 
 		writes := 0
-		reconcile := func() {
-			w.patch = ""
-			if err := c.reconcile(t.Context(), "node-1"); err != nil {
-				t.Fatal(err)
-			}
-			if w.patch != "" {
-				writes++
-			}
-		}
 		for i := range 100 {
 			claim.Spec.VolumeAttributesClassName = new([]string{"silver", "gold"}[i%2])
-			reconcile()
+			if c.reconciled(t, "node-1") != "" {
+				writes++
+			}
 			<-time.After(time.Second)
 		}
 		if writes < 10 || writes > 15 {
@@ -161,9 +181,8 @@ func TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom(t *testing.T) {
 			t.Fatalf("the queue has %q", key)
 		}
 		<-time.After(writeInterval)
-		reconcile()
-		if !strings.Contains(w.patch, `"class":"gold"`) {
-			t.Errorf("the last patch is %q, want class gold", w.patch)
+		if patch := c.reconciled(t, "node-1"); !strings.Contains(patch, `"class":"gold"`) {
+			t.Errorf("the last patch is %q, want class gold", patch)
 		}
 	})
 }

@@ -6,7 +6,6 @@ package storage
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,9 +14,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/yaml"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
 )
@@ -43,41 +39,16 @@ status:
   - {podUID: u1, container: setup, path: /init, claim: a/data, class: silver, state: NotEnforced, reason: NotRunning}
 `
 
-// endpointOf returns the CSI endpoint of a replica whose informers have the objects in `manifests`, and the object
-// `node`.
-func endpointOf(t *testing.T, manifests, node string) *csiEndpoint {
-	t.Helper()
-	objects, pods := read(t, manifests)
-	c := &controller{
-		objects: *objects,
-		nodes:   informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)},
-		pods:    informer{store: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byNode: nodeIndex, byClaim: claimIndex})},
-		log:     slog.New(slog.DiscardHandler),
-	}
-
-	for _, pod := range pods {
-		if err := c.pods.GetStore().Add(pod); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	if node != "" {
-		putNode(t, c, node)
-	}
-
-	return &csiEndpoint{controller: c, driver: "topolvm.io", version: "v1"}
+func (c stillController) endpoint() *csiEndpoint {
+	return &csiEndpoint{controller: c.controller, driver: "topolvm.io", version: "v1"}
 }
 
-// putNode adds or replaces the NodeQOSResources object of a node.
-func putNode(t *testing.T, c *controller, node string) {
+// modify requests the limits in the parameters for the volume.
+func (c stillController) modify(t *testing.T, parameters map[string]string) error {
 	t.Helper()
-	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(node), &object.Object); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.nodes.GetStore().Add(object); err != nil {
-		t.Fatal(err)
-	}
+	request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: parameters}
+	_, err := c.endpoint().ControllerModifyVolume(t.Context(), request)
+	return err
 }
 
 func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
@@ -92,6 +63,10 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 	}{
 		{name: "the limits are in force", parameters: silver},
 		{name: "the external-resizer has added metadata to the parameters", parameters: map[string]string{"iops": "500", "csi.storage.k8s.io/pvc/name": "data"}},
+		{name: "a volume of mode Block", objects: asBlock(), node: []string{"path: /data", "path: /dev/data"}, parameters: silver},
+		{name: "the limits of a volume of mode Block are not in force", objects: asBlock(), parameters: silver,
+			node: []string{"path: /data", "path: /dev/data", "state: InForce", "state: NotEnforced"},
+			code: codes.FailedPrecondition, want: "volume /dev/data of container main: "},
 		{name: "the pod has no node", objects: []string{"nodeName: node-1", "nodeName: ''"}, node: []string{nodeWithLimits, ""}, parameters: silver},
 		{name: "the container does not run", objects: []string{"{running: {}}", "{waiting: {}}"}, node: []string{"state: InForce", "state: NotEnforced, reason: NotRunning"}, parameters: silver},
 		{name: "the container cannot start with the limits", objects: []string{"{running: {}}", "{waiting: {}}"},
@@ -125,9 +100,8 @@ func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				endpoint := endpointOf(t, strings.NewReplacer(test.objects...).Replace(modifiable), strings.NewReplacer(test.node...).Replace(nodeWithLimits))
-				request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: test.parameters}
-				_, err := endpoint.ControllerModifyVolume(t.Context(), request)
+				c := newStillController(t, strings.NewReplacer(test.objects...).Replace(modifiable), strings.NewReplacer(test.node...).Replace(nodeWithLimits))
+				err := c.modify(t, test.parameters)
 				if status.Code(err) != test.code || !strings.Contains(status.Convert(err).Message(), test.want) {
 					t.Errorf("got %v, want %s: %s", err, test.code, test.want)
 				}
@@ -164,9 +138,8 @@ func TestEachClaimOfASharedVolumeHasItsOwnLimits(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				endpoint := endpointOf(t, modifiable+fmt.Sprintf(sharedHandle, test.class), strings.ReplaceAll(nodeWithLimits, "state: InForce", "state: "+test.state))
-				request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: map[string]string{"iops": test.iops}}
-				if _, err := endpoint.ControllerModifyVolume(t.Context(), request); status.Code(err) != test.code {
+				c := newStillController(t, modifiable+fmt.Sprintf(sharedHandle, test.class), strings.ReplaceAll(nodeWithLimits, "state: InForce", "state: "+test.state))
+				if err := c.modify(t, map[string]string{"iops": test.iops}); status.Code(err) != test.code {
 					t.Errorf("got %v, want %s", err, test.code)
 				}
 			})
@@ -174,32 +147,14 @@ func TestEachClaimOfASharedVolumeHasItsOwnLimits(t *testing.T) {
 	}
 }
 
-func TestAVolumeOfModeBlockIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
-	for state, code := range map[string]codes.Code{"InForce": codes.OK, "NotEnforced": codes.FailedPrecondition} {
-		synctest.Test(t, func(t *testing.T) {
-			node := strings.NewReplacer("path: /data", "path: /dev/data", "state: InForce", "state: "+state).Replace(nodeWithLimits)
-			request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: map[string]string{"iops": "500"}}
-			_, err := endpointOf(t, asBlock(modifiable), node).ControllerModifyVolume(t.Context(), request)
-			if status.Code(err) != code {
-				t.Errorf("%s: got %v, want %s", state, err, code)
-			}
-		})
-	}
-}
-
 // TestAModificationWaitsForTheNode changes the object of the node while a request waits.
 func TestAModificationWaitsForTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		endpoint := endpointOf(t, modifiable, strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
+		c := newStillController(t, modifiable, strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
 		done := make(chan error)
-		go func() {
-			_, err := endpoint.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{
-				VolumeId: "handle-1", MutableParameters: map[string]string{"iops": "500"},
-			})
-			done <- err
-		}()
+		go func() { done <- c.modify(t, map[string]string{"iops": "500"}) }()
 		synctest.Wait()
-		putNode(t, endpoint.controller, nodeWithLimits)
+		c.putNode(t, nodeWithLimits)
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
@@ -207,7 +162,7 @@ func TestAModificationWaitsForTheNode(t *testing.T) {
 }
 
 func TestTheEndpointAnswersTheQueriesOfTheExternalResizer(t *testing.T) {
-	endpoint := endpointOf(t, modifiable, nodeWithLimits)
+	endpoint := newStillController(t, modifiable, nodeWithLimits).endpoint()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)

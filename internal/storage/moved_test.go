@@ -8,10 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/container-storage-interface/spec/lib/go/csi"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc/status"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // onOtherNode replaces the pod of the manifests by its successor on another node.
@@ -20,9 +17,7 @@ var onOtherNode = strings.NewReplacer("u1", "u2", "node-1", "node-2")
 // TestAVolumeMovesWithItsPod uses a pod on node-2 whose predecessor ran on node-1. The object of node-1 still has the predecessor's limits,
 // because node-1 is offline: it has not applied generation 3.
 func TestAVolumeMovesWithItsPod(t *testing.T) {
-	endpoint := endpointOf(t, onOtherNode.Replace(modifiable), strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
-	endpoint.controller.reported, endpoint.controller.writes = map[string]map[types.UID]string{}, map[string]*rate.Limiter{}
-
+	c := newStillController(t, onOtherNode.Replace(modifiable), strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
 	for _, test := range []struct {
 		name, node2 string
 		problem     string // the error of ModifyVolume; empty if it succeeds
@@ -34,22 +29,16 @@ func TestAVolumeMovesWithItsPod(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				putNode(t, endpoint.controller, test.node2)
-				request := &csi.ControllerModifyVolumeRequest{VolumeId: "handle-1", MutableParameters: map[string]string{"iops": "500"}}
-				_, err := endpoint.ControllerModifyVolume(t.Context(), request)
+				c.putNode(t, test.node2)
+				err := c.modify(t, map[string]string{"iops": "500"})
 				if message := status.Convert(err).Message(); !strings.Contains(message, test.problem) || (err == nil) != (test.problem == "") {
 					t.Errorf("got %v, want %q", err, test.problem)
 				}
 			})
 
 			for node, want := range map[string]string{"node-1": `"spec":{"written":true}`, "node-2": test.patch} {
-				w := &writer{}
-				endpoint.controller.writer = w
-				if err := endpoint.controller.reconcile(t.Context(), node); err != nil {
-					t.Fatal(err)
-				}
-				if !strings.Contains(w.patch, want) || (w.patch == "") != (want == "") {
-					t.Errorf("%s gets the patch %q, want %q", node, w.patch, want)
+				if patch := c.reconciled(t, node); !strings.Contains(patch, want) || (patch == "") != (want == "") {
+					t.Errorf("%s gets the patch %q, want %q", node, patch, want)
 				}
 			}
 		})

@@ -120,9 +120,21 @@ func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 	}, pods
 }
 
-func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
+// specFor returns the spec of a node with the pods in the manifests, and the problems of their claims. `before` is its present spec.
+func specFor(t *testing.T, manifests string, before nodeqosv1alpha1.NodeQOSResourcesSpec) (nodeqosv1alpha1.NodeQOSResourcesSpec, []problem) {
+	t.Helper()
 	objects, pods := read(t, manifests)
-	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	return objects.specOf(pods, before)
+}
+
+// firstSpecFor is like specFor, for a node that has no spec yet.
+func firstSpecFor(t *testing.T, manifests string) (nodeqosv1alpha1.NodeQOSResourcesSpec, []problem) {
+	t.Helper()
+	return specFor(t, manifests, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+}
+
+func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
+	spec, problems := firstSpecFor(t, manifests)
 	want := nodeqosv1alpha1.NodeQOSResourcesSpec{
 		Written:       true,
 		VolumeClasses: []nodeqosv1alpha1.VolumeClass{{Name: "silver", VolumeLimits: qos.VolumeLimits{MaxReadIops: 500, MaxWriteIops: 500}}},
@@ -137,27 +149,25 @@ func TestTheSpecOfANodeHasTheVolumesOfItsPods(t *testing.T) {
 }
 
 func TestAVolumeOfModeBlockHasThePathOfItsDevice(t *testing.T) {
-	objects, pods := read(t, asBlock(manifests))
-	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	spec, problems := firstSpecFor(t, strings.NewReplacer(asBlock()...).Replace(manifests))
 	if len(spec.Volumes) != 1 || spec.Volumes[0].Container != "main" || spec.Volumes[0].Path != "/dev/data" || len(problems) > 0 {
 		t.Errorf("the volumes are %+v, the problems %v", spec.Volumes, problems)
 	}
 }
 
-// asBlock replaces the mounts of the claim in the manifests by a device.
-func asBlock(manifests string) string {
-	return strings.NewReplacer(
+// asBlock returns the replacements in the manifests that make a device of the mounts of the claim.
+func asBlock() []string {
+	return []string{
 		"volumeName: pv-1", "volumeName: pv-1, volumeMode: Block", "volumeMounts: [{name: data, mountPath: /init/}]", "tty: false",
 		", {name: data, mountPath: /data, subPath: x}]", "], volumeDevices: [{name: data, devicePath: /dev/data}]",
-	).Replace(manifests)
+	}
 }
 
 func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 	twice := strings.NewReplacer(
 		"{name: data, mountPath: /data, subPath: x}", "{name: data, mountPath: /data, subPath: x}, {name: data, mountPath: /data/}, {name: data, mountPath: data}",
 	).Replace(manifests)
-	objects, pods := read(t, twice)
-	spec, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	spec, _ := firstSpecFor(t, twice)
 	if len(spec.Volumes) != 2 || spec.Volumes[0].Path != "/data" || spec.Volumes[1].Path != "/init" {
 		t.Errorf("the volumes are %+v, want /data and /init", spec.Volumes)
 	}
@@ -172,8 +182,7 @@ func TestOfTwoVolumesAtAPathTheOneThatHidesTheOtherIsListed(t *testing.T) {
 		"a directory hides the claim": {"{name: data, mountPath: /data, subPath: x}, {name: tmp, mountPath: /data/}", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, pods := read(t, strings.ReplaceAll(manifests, "{name: data, mountPath: /data, subPath: x}", test.mounts))
-			spec, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+			spec, _ := firstSpecFor(t, strings.ReplaceAll(manifests, "{name: data, mountPath: /data, subPath: x}", test.mounts))
 			if len(spec.Volumes) != test.want || spec.Volumes[test.want-1].Path != "/init" {
 				t.Errorf("the volumes are %+v, want %d", spec.Volumes, test.want)
 			}
@@ -181,17 +190,11 @@ func TestOfTwoVolumesAtAPathTheOneThatHidesTheOtherIsListed(t *testing.T) {
 	}
 }
 
-// podsWithMounts returns pods whose container main mounts the volume data at the given paths.
+// podsWithMounts replaces the pod in the manifests by pods whose container main mounts the volume data at the given paths.
 func podsWithMounts(pods int, paths ...string) string {
 	_, text, _ := strings.Cut(manifests, "---\n")
 	for i := range pods {
-		var mounts []string
-		for _, path := range paths {
-			mounts = append(mounts, "{name: data, mountPath: "+path+"}")
-		}
-		text = fmt.Sprintf("kind: Pod\nmetadata: {name: db%d, namespace: a, uid: u%03d}\n"+
-			"spec: {nodeName: node-1, volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers: [{name: main, volumeMounts: [%s]}]}\n---\n",
-			i, i, strings.Join(mounts, ", ")) + text
+		text += podOf("a", fmt.Sprintf("u%03d", i), paths...)
 	}
 	return text
 }
@@ -239,8 +242,7 @@ func TestTheClassOfAClaim(t *testing.T) {
 		{"does not matter for a pod that has ended", []string{"kind: Pod\n", "kind: Pod\nstatus: {phase: Succeeded}\n"}, "", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			objects, pods := read(t, strings.NewReplacer(test.change...).Replace(manifests))
-			spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+			spec, problems := firstSpecFor(t, strings.NewReplacer(test.change...).Replace(manifests))
 			class := ""
 			if len(spec.Volumes) > 0 {
 				class = spec.Volumes[0].Class
@@ -278,12 +280,10 @@ func TestAVolumeKeepsItsClassIfItsNextClassIsInvalid(t *testing.T) {
 			600, missing},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			objects, pods := read(t, manifests)
-			before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+			before, _ := firstSpecFor(t, manifests)
 
-			objects, pods = read(t, strings.NewReplacer(test.change...).Replace(manifests))
 			for range 2 { // the second call gets the spec that the first call returned
-				spec, problems := objects.specOf(pods, before)
+				spec, problems := specFor(t, strings.NewReplacer(test.change...).Replace(manifests), before)
 				if len(spec.Volumes) != 2 || len(spec.VolumeClasses) != 1 {
 					t.Fatalf("the spec is %+v, want two volumes and one class", spec)
 				}
@@ -304,20 +304,18 @@ func TestAVolumeKeepsItsClassIfItsNextClassIsInvalid(t *testing.T) {
 // TestLimitsStayIfTheClaimOfARunningPodIsRemoved simulates a user who removes the finalizer of a claim, so that the
 // claim can be removed while the pod runs.
 func TestLimitsStayIfTheClaimOfARunningPodIsRemoved(t *testing.T) {
-	objects, pods := read(t, manifests)
-	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	before, _ := firstSpecFor(t, manifests)
 	for name, objects := range map[string]string{
 		"the claim is removed":  strings.Replace(manifests, "metadata: {name: data, namespace: a, uid: c1}", "metadata: {name: another, namespace: a, uid: c1}", 1),
 		"another claim follows": strings.Replace(manifests, "volumeName: pv-1, volumeAttributesClassName: silver, ", "volumeAttributesClassName: gold, ", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, pods := read(t, objects)
-			spec, problems := objects.specOf(pods, before)
+			spec, problems := specFor(t, objects, before)
 			if diff := cmp.Diff(before, spec); diff != "" || len(problems) > 0 || len(spec.Volumes) == 0 {
 				t.Errorf("problems %v, spec (-want +got):\n%s", problems, diff)
 			}
-			spec, _ = objects.specOf(nil, before)
-			if len(spec.Volumes) > 0 {
+			_, withoutPod, _ := strings.Cut(objects, "---\n")
+			if spec, _ := specFor(t, withoutPod, before); len(spec.Volumes) > 0 {
 				t.Errorf("after the pod has ended, the spec has the volumes %v, want none", spec.Volumes)
 			}
 		})
@@ -325,10 +323,8 @@ func TestLimitsStayIfTheClaimOfARunningPodIsRemoved(t *testing.T) {
 }
 
 func TestAClaimThatNoLongerNamesAClassHasNoLimits(t *testing.T) {
-	objects, pods := read(t, manifests)
-	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
-	objects, pods = read(t, strings.Replace(manifests, "volumeAttributesClassName: silver, ", "", 1))
-	if spec, problems := objects.specOf(pods, before); len(spec.Volumes) > 0 || len(problems) > 0 {
+	before, _ := firstSpecFor(t, manifests)
+	if spec, problems := specFor(t, strings.Replace(manifests, "volumeAttributesClassName: silver, ", "", 1), before); len(spec.Volumes) > 0 || len(problems) > 0 {
 		t.Errorf("the volumes are %+v, and the problems %v; want none", spec.Volumes, problems)
 	}
 }

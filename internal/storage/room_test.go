@@ -27,8 +27,7 @@ func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
 		{"too many volumes of a node", podsWithMounts(41, paths(25)...), 851, "UID u031: the NodeQOSResources object of its node has no room"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			objects, pods := read(t, test.manifests)
-			spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+			spec, problems := firstSpecFor(t, test.manifests)
 			if len(spec.Volumes) != test.volumes {
 				t.Errorf("%d volumes, want %d", len(spec.Volumes), test.volumes)
 			}
@@ -42,9 +41,8 @@ func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
 // TestAVolumeOfAFullNodeIsNotReplacedByAnother has 1025 volumes, for which the object of a node has no room. A volume
 // that was in the object stays, although others precede it.
 func TestAVolumeOfAFullNodeIsNotReplacedByAnother(t *testing.T) {
-	objects, pods := read(t, podsWithMounts(41, paths(25)...))
 	before := nodeqosv1alpha1.NodeQOSResourcesSpec{Volumes: []nodeqosv1alpha1.ClaimedVolume{{PodUID: "u040", Container: "main", Path: "/data/20"}}}
-	spec, _ := objects.specOf(pods, before)
+	spec, _ := specFor(t, podsWithMounts(41, paths(25)...), before)
 	if last := spec.Volumes[len(spec.Volumes)-1]; spec.VolumesOmitted == 0 || last.PodUID != "u040" || last.Path != "/data/20" {
 		t.Errorf("the spec has %d volumes and omits %d; the last is %+v", len(spec.Volumes), spec.VolumesOmitted, last)
 	}
@@ -98,8 +96,7 @@ func TestTheSpecOfANodeFitsIntoAnObject(t *testing.T) {
 				}
 				text += podOf("z", fmt.Sprintf("11111111-2222-3333-4444-%012d", i), paths...)
 			}
-			objects, pods := read(t, text)
-			spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+			spec, problems := firstSpecFor(t, text)
 			if size := sizeInEtcd(t, spec); size > 800<<10 {
 				t.Errorf("%s: %d pods of one user make an object of %d bytes; etcd accepts 1572864", name, count, size)
 			}
@@ -125,8 +122,7 @@ func TestANodeHasALimitedNumberOfClasses(t *testing.T) {
 		text += strings.Replace(claimOf(ns), "silver", ns, 1) + podOf(ns, "p"+ns, "/data") +
 			fmt.Sprintf("---\nkind: VolumeAttributesClass\nmetadata: {name: %s}\ndriverName: topolvm.io\nparameters: {iops: \"9\"}\n", ns)
 	}
-	objects, pods := read(t, text)
-	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	spec, problems := firstSpecFor(t, text)
 	if len(spec.VolumeClasses) != maxClasses || len(problems) == 0 || !strings.Contains(problems[0].err.Error(), "more than 256 classes") {
 		t.Errorf("%d classes, want %d; the problems are %v", len(spec.VolumeClasses), maxClasses, problems)
 	}

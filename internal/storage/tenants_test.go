@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
 // podOf returns a pod with one container, which mounts the claim data at some paths.
@@ -44,15 +42,13 @@ spec: {csi: {driver: topolvm.io}, claimRef: {namespace: %[1]s, name: data, uid: 
 // claim while its pod runs. Then the administrator makes the class again with other limits.
 func TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims(t *testing.T) {
 	theirs := podOf("z", "u2", "/data")
-	objects, pods := read(t, manifests+theirs+claimOf("z"))
-	spec, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	spec, _ := firstSpecFor(t, manifests+theirs+claimOf("z"))
 	if len(spec.Volumes) != 3 {
 		t.Fatalf("the spec is %+v, want three volumes", spec)
 	}
 
-	objects, pods = read(t, strings.Replace(manifests, `iops: "500"`, `iops: "9000"`, 1)+theirs)
 	for range 3 {
-		spec, _ = objects.specOf(pods, spec)
+		spec, _ = specFor(t, strings.Replace(manifests, `iops: "500"`, `iops: "9000"`, 1)+theirs, spec)
 	}
 	if len(spec.Volumes) != 3 || len(spec.VolumeClasses) != 1 || spec.VolumeClasses[0].MaxReadIops != 9000 {
 		t.Errorf("the spec is %+v, want three volumes with 9000 operations a second", spec)
@@ -63,14 +59,12 @@ func TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims(t *testing.T) {
 // again for the second driver.
 func TestPresentLimitsOfAClassWinOverFormerOnes(t *testing.T) {
 	ofLocal := strings.Replace(claimOf("z"), "csi: {driver: topolvm.io}", "local: {path: /vol}", 1)
-	objects, pods := read(t, manifests)
-	before, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	before, _ := firstSpecFor(t, manifests)
 
 	again := strings.Replace(manifests, "driverName: topolvm.io\nparameters: {iops: \"500\"}",
 		"driverName: kubernetes.io/no-provisioner\nparameters: {iops: \"9000\"}", 1)
 	for _, uid := range []string{"t9", "v9"} { // before and after the UID of the other pod
-		objects, pods = read(t, again+podOf("z", uid, "/data")+ofLocal)
-		spec, problems := objects.specOf(pods, before)
+		spec, problems := specFor(t, again+podOf("z", uid, "/data")+ofLocal, before)
 		if len(spec.Volumes) != 3 || len(spec.VolumeClasses) != 1 || spec.VolumeClasses[0].MaxReadIops != 9000 || len(problems) != 1 {
 			t.Errorf("the spec is %+v, want 9000 operations a second; the problems are %v", spec, problems)
 		}
@@ -87,7 +81,7 @@ func TestAHiddenMountDoesNotChooseTheClass(t *testing.T) {
 		"a volume without a claim is last": {"{name: lenient, mountPath: /data/}, {name: tmp, mountPath: /data}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, pods := read(t, manifests+lenient+fmt.Sprintf(`---
+			spec, _ := firstSpecFor(t, manifests+lenient+fmt.Sprintf(`---
 kind: Pod
 metadata: {name: p, namespace: a, uid: u5}
 spec:
@@ -98,7 +92,6 @@ spec:
   - {name: tmp, emptyDir: {}}
   containers: [{name: main, volumeMounts: [%s]}]
 `, test.mounts))
-			spec, _ := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
 			class := ""
 			for _, v := range spec.Volumes {
 				if v.PodUID == "u5" {
@@ -124,8 +117,7 @@ func TestAClaimThatOnlyNamesAVolumeHasNoEntry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.NewReplacer(change...).Replace(manifests)
-			objects, pods := read(t, text+thief+podOf("z", "u5", "/data"))
-			spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+			spec, problems := firstSpecFor(t, text+thief+podOf("z", "u5", "/data"))
 			want := 2 // those of namespace a
 			if change != nil {
 				want = 0

@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 )
 
 // TestTheControllerKeepsLittleOfEachObject uses large objects that every user can create. The controller has 512 MiB.
@@ -93,8 +91,7 @@ func TestTheFirstMountOfEachClaimIsKept(t *testing.T) {
 	text := strings.Replace(podOf("a", "u9", append(paths(40), "/last")...), "volumes: [{name: data,", second, 1)
 	text = strings.Replace(text, "{name: data, mountPath: \"/last\"}", "{name: second, mountPath: /last}", 1)
 	claim := strings.NewReplacer("name: data", "name: second", "c-z", "c2", "pv-z", "pv-2", "namespace: z", "namespace: a").Replace(claimOf("z"))
-	objects, pods := read(t, manifests+text+claim)
-	spec, problems := objects.specOf(pods, nodeqosv1alpha1.NodeQOSResourcesSpec{})
+	spec, problems := firstSpecFor(t, manifests+text+claim)
 	kept := map[string]int{}
 	for _, v := range spec.Volumes {
 		kept[v.PodUID+v.Path]++
