@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
 func goldAndSilver() []*qosv1alpha1.QOSResourceClassInfo {
@@ -124,7 +126,7 @@ func TestAPreparedClaimStaysAfterRestartsAndTheRemovalOfItsClass(t *testing.T) {
 
 	for _, again := range []*Driver{
 		newDriver(t, dir, state([]*qosv1alpha1.QOSResourceClassInfo{class("silver", 1)})),
-		newDriver(t, dir, (&plugin{}).state), // the plugin has not answered yet
+		newDriver(t, dir, nodecache.State{}), // the plugin has not answered yet
 	} {
 		if devices, err := again.prepareOne(t, c); err != nil || devices["request-0"] != goldDevice {
 			t.Errorf("the devices are %v, %v", devices, err)
@@ -196,8 +198,8 @@ func TestAClaimThatIsAllocatedAgainGetsItsPresentClass(t *testing.T) {
 }
 
 func TestADriverThatHasJustStartedRefusesClaimsWithTheReason(t *testing.T) {
-	d := newDriver(t, t.TempDir(), (&plugin{}).state)
-	d.plugin = &plugin{state(goldAndSilver())}
+	d := newDriver(t, t.TempDir(), nodecache.State{})
+	d.plugin = cachetest.New(state(goldAndSilver()))
 	if _, err := d.prepareOne(t, claim("1", "rdt-gold")); err == nil || !strings.Contains(err.Error(), "the driver has just started") {
 		t.Errorf("the error is %v", err)
 	}

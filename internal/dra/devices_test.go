@@ -120,11 +120,7 @@ func TestPodsOfARemovedClassAreDeletedOnRequest(t *testing.T) {
 		}
 		d := newDriver(t, t.TempDir(), s)
 		d.options.NoExecute = test.flag
-		resources, err := d.update(s, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, published := range resources.Pools[node].Slices[0].Devices {
+		for _, published := range devicesBy(t, d, s) {
 			if published.Name == "rdt-gold" && (len(published.Taints) != 1 || published.Taints[0].Effect != test.want) {
 				t.Errorf("flag %t, evicts %t: the taints are %v, want %s", test.flag, test.evicts, published.Taints, test.want)
 			}
@@ -138,7 +134,7 @@ func TestPodsOfARemovedClassAreDeletedOnRequest(t *testing.T) {
 // TestAClaimCannotRequestAnotherAmountThanOneSlot checks the policy of the capacity. Without it, a claim could request 0 slots.
 func TestAClaimCannotRequestAnotherAmountThanOneSlot(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)})
-	policy := pool(s, devicesOf(s.Status.GetResources(), nil), nil, false).Slices[0].Devices[0].Capacity[Slots].RequestPolicy
+	policy := devicesBy(t, newDriver(t, t.TempDir(), s), s)[0].Capacity[Slots].RequestPolicy
 	if policy == nil || policy.Default.String() != "1" || len(policy.ValidValues) != 1 || policy.ValidValues[0].String() != "1" || policy.ValidRange != nil {
 		t.Errorf("the policy is %+v, want 1 as the default and as the only value", policy)
 	}
@@ -151,9 +147,8 @@ func TestADeviceDescribesItsClass(t *testing.T) {
 	s.Status.Resources.PodQosResources = []*qosv1alpha1.QOSResourceInfo{{
 		Name: "vendor.example/net", Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "fast", ExtendedResource: "vendor.example/net.fast"}},
 	}}
-	devices := pool(s, devicesOf(s.Status.GetResources(), nil), nil, false).Slices[0].Devices
 	var seen []string
-	for _, d := range devices {
+	for _, d := range devicesBy(t, newDriver(t, t.TempDir(), s), s) {
 		a := d.Attributes
 		text := fmt.Sprint(*a[attributeResource].StringValue, " ", *a[attributeClass].StringValue, " ", *a[attributeScope].StringValue, " ", *a[attributeMutable].BoolValue)
 		if kind, has := a[attributeKind]; has {

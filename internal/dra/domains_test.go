@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
@@ -86,14 +87,20 @@ func twoDomains(t *testing.T) string {
 	return dir
 }
 
-// publishedBy returns the devices that a driver publishes, as "name=slots".
-func publishedBy(t *testing.T, d *Driver, s nodecache.State) (list []string) {
+// devicesBy returns the devices that a driver publishes.
+func devicesBy(t *testing.T, d *Driver, s nodecache.State) []resourcev1.Device {
 	t.Helper()
 	resources, err := d.update(s, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, device := range resources.Pools[node].Slices[0].Devices {
+	return resources.Pools[node].Slices[0].Devices
+}
+
+// publishedBy returns the devices that a driver publishes, as "name=slots".
+func publishedBy(t *testing.T, d *Driver, s nodecache.State) (list []string) {
+	t.Helper()
+	for _, device := range devicesBy(t, d, s) {
 		slots := device.Capacity[Slots]
 		list = append(list, device.Name+"="+slots.Value.String())
 	}
@@ -154,11 +161,7 @@ func TestAttributesOfADomainHaveTheNamesOfOtherDrivers(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)})
 	d := newDriver(t, t.TempDir(), nodecache.State{})
 	d.options.PerDomain, d.options.SysDir = []string{"k8s.io/rdt"}, twoDomains(t)
-	resources, err := d.update(s, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, device := range resources.Pools[node].Slices[0].Devices {
+	for i, device := range devicesBy(t, d, s) {
 		got := map[string]int{}
 		for name, value := range device.Attributes {
 			if value.IntValue != nil {

@@ -19,14 +19,10 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
 
 const node = "node-1"
-
-// plugin is a Cache whose state never changes.
-type plugin struct{ state nodecache.State }
-
-func (p *plugin) Get() (state nodecache.State, changed <-chan struct{}) { return p.state, nil }
 
 // state returns the state of a plugin with these classes of k8s.io/rdt and assignments.
 func state(classes []*qosv1alpha1.QOSResourceClassInfo, pods ...*qosv1alpha1.PodAssignments) nodecache.State {
@@ -62,7 +58,7 @@ func hasDevice(class string) *qosv1alpha1.PodAssignments {
 // newDriver returns a driver that has published the classes of a state. The parameter `dir` has its files.
 func newDriver(t *testing.T, dir string, s nodecache.State) *Driver {
 	t.Helper()
-	d := New(&plugin{s}, fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}),
+	d := New(cachetest.New(s), fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}),
 		Options{NodeName: node, CDIDir: dir, Grace: time.Minute}, slog.New(slog.DiscardHandler))
 	var err error
 	if d.record, err = openRecord(filepath.Join(dir, "claims.json")); err != nil {
@@ -90,6 +86,13 @@ func claim(uid types.UID, devices ...string) *resourcev1.ResourceClaim {
 			Request: request, Driver: DriverName, Pool: node, Device: device,
 		})
 	}
+	return c
+}
+
+// ofWeb returns a claim like claim, which is reserved for the pod of web.
+func ofWeb(uid types.UID, devices ...string) *resourcev1.ResourceClaim {
+	c := claim(uid, devices...)
+	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
 	return c
 }
 

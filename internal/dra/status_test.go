@@ -41,21 +41,18 @@ func claimStatus(t *testing.T, d *Driver, name string) (list []string) {
 	return list
 }
 
-// with returns the state of a plugin whose class gold has values.
-func with(assignments *qosv1alpha1.ListAssignmentsResponse) nodecache.State {
+// with returns the state of a plugin with these assignments, whose class gold has values.
+func with(pods ...*qosv1alpha1.PodAssignments) nodecache.State {
 	list := goldAndSilver()
 	list[0].Values = map[string]string{"L3": "0=ff;1=f", "MB": "0=50"}
-	s := state(list)
-	s.Assignments = assignments
-	return s
+	return state(list, pods...)
 }
 
 // TestTheStatusOfAClaimShowsTheOutcomesOfItsAllocations lets a restarted driver report one state of the plugin after another: no pod of the
 // claim, a refusal, the class, the same class again, and a change of the class. The driver writes an outcome only if it is new.
 func TestTheStatusOfAClaimShowsTheOutcomesOfItsAllocations(t *testing.T) {
 	dir := t.TempDir()
-	c := claim("1", "rdt-gold")
-	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
+	c := ofWeb("1", "rdt-gold")
 	client := fake.NewClientset(c)
 	writes := 0
 	client.PrependReactor("patch", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -72,27 +69,25 @@ func TestTheStatusOfAClaimShowsTheOutcomesOfItsAllocations(t *testing.T) {
 	if _, err := d.prepareOne(t, c); err != nil {
 		t.Fatal(err)
 	}
-	refused := &qosv1alpha1.ListAssignmentsResponse{Refusals: []*qosv1alpha1.Refusal{
+	refused := with()
+	refused.Assignments.Refusals = []*qosv1alpha1.Refusal{
 		{PodUid: "other", Reason: "ClassFull", Message: "of another pod"}, {PodUid: "pod-uid", Reason: "ClassFull", Message: "class gold is full"},
-	}}
-	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
+	}
+	const given = `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt","values":{"L3":"0=ff;1=f","MB":"0=50"}}`
 	changed := web("silver")
 	changed.Containers[0].QosResources[0].Source = qosv1alpha1.Source_SOURCE_UPDATE
 	for i, step := range []struct {
-		assignments *qosv1alpha1.ListAssignmentsResponse
-		writes      int
-		want        string
+		state  nodecache.State
+		writes int
+		want   string
 	}{
-		{&qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{has("gold", qosv1alpha1.Source_SOURCE_CONTAINER)}}, 0, ""},
+		{with(has("gold", qosv1alpha1.Source_SOURCE_CONTAINER)), 0, ""},
 		{refused, 1, `rdt-gold: False ClassFull: class gold is full {"class":"gold","resource":"k8s.io/rdt"}`},
-		{given, 2, `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt","values":{"L3":"0=ff;1=f","MB":"0=50"}}`},
-		{given, 2, `rdt-gold: True Assigned: class gold of k8s.io/rdt: container main of pod web {"class":"gold","resource":"k8s.io/rdt","values":{"L3":"0=ff;1=f","MB":"0=50"}}`},
-		{
-			&qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{changed}}, 3,
-			`rdt-gold: False ClassChanged: the class was changed to silver of k8s.io/rdt: container main of pod web {"class":"silver","resource":"k8s.io/rdt"}`,
-		},
+		{with(web("gold")), 2, given},
+		{with(web("gold")), 2, given},
+		{with(changed), 3, `rdt-gold: False ClassChanged: the class was changed to silver of k8s.io/rdt: container main of pod web {"class":"silver","resource":"k8s.io/rdt"}`},
 	} {
-		if again := restarted().report(t.Context(), with(step.assignments)); again {
+		if again := restarted().report(t.Context(), step.state); again {
 			t.Errorf("step %d: the status has to be written again", i)
 		}
 		got := claimStatus(t, d, c.Name)
@@ -104,8 +99,7 @@ func TestTheStatusOfAClaimShowsTheOutcomesOfItsAllocations(t *testing.T) {
 
 func TestAFailedWriteOfAStatusIsRetried(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
-	c := claim("1", "rdt-gold")
-	c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
+	c := ofWeb("1", "rdt-gold")
 	client := fake.NewClientset(c)
 	d.client = client
 	if _, err := d.prepareOne(t, c); err != nil {
@@ -116,12 +110,11 @@ func TestAFailedWriteOfAStatusIsRetried(t *testing.T) {
 	client.PrependReactor("patch", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return failing, nil, errors.New("the API server is away")
 	})
-	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
-	if again := d.report(t.Context(), with(given)); !again {
+	if again := d.report(t.Context(), with(web("gold"))); !again {
 		t.Error("the driver does not try again")
 	}
 	failing = false
-	if again := d.report(t.Context(), with(given)); again || len(claimStatus(t, d, c.Name)) != 1 {
+	if again := d.report(t.Context(), with(web("gold"))); again || len(claimStatus(t, d, c.Name)) != 1 {
 		t.Errorf("another attempt is needed: %t, and the status is %q; want no attempt, and the status of a device", again, claimStatus(t, d, c.Name))
 	}
 }
@@ -129,11 +122,10 @@ func TestAFailedWriteOfAStatusIsRetried(t *testing.T) {
 // TestARefusedWriteOfAStatusDoesNotDelayOthers prepares two claims. The API server refuses to write the status of the first.
 func TestARefusedWriteOfAStatusDoesNotDelayOthers(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
-	claims := []*resourcev1.ResourceClaim{claim("1", "rdt-gold"), claim("2", "rdt-gold")}
+	claims := []*resourcev1.ResourceClaim{ofWeb("1", "rdt-gold"), ofWeb("2", "rdt-gold")}
 	client := fake.NewClientset(claims[0], claims[1])
 	d.client = client
 	for _, c := range claims {
-		c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
 		if _, err := d.prepareOne(t, c); err != nil {
 			t.Fatal(err)
 		}
@@ -142,8 +134,7 @@ func TestARefusedWriteOfAStatusDoesNotDelayOthers(t *testing.T) {
 		name := action.(clienttesting.PatchAction).GetName()
 		return name == "c-1", nil, apierrors.NewForbidden(resourcev1.Resource("resourceclaims"), name, errors.New("not allocated here"))
 	})
-	given := &qosv1alpha1.ListAssignmentsResponse{Pods: []*qosv1alpha1.PodAssignments{web("gold")}}
-	if again := d.report(t.Context(), with(given)); !again || len(claimStatus(t, d, "c-2")) != 1 {
+	if again := d.report(t.Context(), with(web("gold"))); !again || len(claimStatus(t, d, "c-2")) != 1 {
 		t.Errorf("another attempt is needed: %t, and the status of the second claim is %q; want an attempt, and the status of a device", again, claimStatus(t, d, "c-2"))
 	}
 }

@@ -20,22 +20,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
-	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
 )
-
-// changing is a Cache whose state a test changes.
-type changing struct {
-	state   nodecache.State
-	changed chan struct{}
-}
-
-func (c *changing) Get() (state nodecache.State, changed <-chan struct{}) { return c.state, c.changed }
-
-func (c *changing) set(s nodecache.State) {
-	before := c.changed
-	c.state, c.changed = s, make(chan struct{})
-	close(before)
-}
 
 // later is a queue that adds an item at least one nanosecond later. The controller adds a pool again until a time has
 // passed, and without a delay the time of synctest would never pass.
@@ -103,11 +89,10 @@ func TestTheDriverWritesOnceForAChangeAndNotInAnIdleHour(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		api := newController()
-		cache := &changing{state(goldAndSilver(), web("gold")), make(chan struct{})}
-		d := newDriver(t, dir, cache.state)
+		d := newDriver(t, dir, state(goldAndSilver(), web("gold")))
+		cache := cachetest.New(state(goldAndSilver(), web("gold")))
 		d.plugin, d.client = cache, api.client
-		c := claim("1", "rdt-gold")
-		c.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: "web", UID: "pod-uid"}}
+		c := ofWeb("1", "rdt-gold")
 		if err := api.client.Tracker().Add(c); err != nil {
 			t.Fatal(err)
 		}
@@ -133,9 +118,9 @@ func TestTheDriverWritesOnceForAChangeAndNotInAnIdleHour(t *testing.T) {
 
 		wrote("the start", "create resourceslices", "patch resourceclaims")
 		wrote("nothing")
-		cache.set(state(goldAndSilver()[1:], web("gold")))
+		cache.Set(state(goldAndSilver()[1:], web("gold")))
 		wrote("a class was removed", "update resourceslices")
-		cache.set(state(goldAndSilver()[1:], web("gold")))
+		cache.Set(state(goldAndSilver()[1:], web("gold")))
 		wrote("the same state again")
 		wrote("nothing")
 
