@@ -43,7 +43,7 @@ func newRig(t *testing.T, refusal error, objects ...runtime.Object) *rig {
 	return r
 }
 
-// newStillRig is like newRig, but the test calls `reconcile`.
+// newStillRig is like newRig, but the test calls `once`.
 func newStillRig(t *testing.T, refusal error, objects ...runtime.Object) *rig {
 	t.Helper()
 	r := &rig{client: fake.NewClientset(objects...), recorder: events.NewFakeRecorder(100), refusal: refusal}
@@ -64,7 +64,26 @@ func newStillRig(t *testing.T, refusal error, objects ...runtime.Object) *rig {
 		r.Start(ctx, group)
 		_ = group.Wait()
 	})
+	if !cache.WaitForCacheSync(t.Context().Done(), r.claims.HasSynced, r.volumes.HasSynced, r.storageClasses.HasSynced, r.classes.HasSynced) {
+		t.Fatal("the informers have not listed the objects")
+	}
 	return r
+}
+
+// once reconciles the claim of newClaim, at a time after the start of the test. It returns the time until the next call.
+func (r *rig) once(t *testing.T, at time.Duration) (again time.Duration) {
+	t.Helper()
+	r.now = func() time.Time { return time.Unix(1_000_000, 0).Add(at) }
+	again, err := r.reconcile(t.Context(), "ns/data")
+	if err != nil {
+		t.Logf("reconcile: %v", err)
+	}
+	return again
+}
+
+// exceeded is the refusal of a patch because of a quota.
+func exceeded() error {
+	return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", context.DeadlineExceeded)
 }
 
 // run runs a function until the test ends.
@@ -124,8 +143,7 @@ func TestAClassThatIsCreatedLaterIsWrittenToClaims(t *testing.T) {
 }
 
 func TestARefusedClassIsReportedOnceAndTriedAgain(t *testing.T) {
-	exceeded := apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", context.DeadlineExceeded)
-	r := newRig(t, exceeded, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
+	r := newRig(t, exceeded(), newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
 	if got := <-r.recorder.Events; !strings.Contains(got, `the API server refuses VolumeAttributesClass "silver": `) {
 		t.Errorf("event %q", got)
 	}
@@ -150,34 +168,19 @@ func TestARefusedClassIsReportedOnceAndTriedAgain(t *testing.T) {
 }
 
 func TestEventsDoNotRepeatARefusedClass(t *testing.T) {
-	for name, answer := range map[string]error{
-		"refused":   apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", context.DeadlineExceeded),
-		"no answer": apierrors.NewServiceUnavailable("down"),
-	} {
+	for name, answer := range map[string]error{"refused": exceeded(), "no answer": apierrors.NewServiceUnavailable("down")} {
 		t.Run(name, func(t *testing.T) {
 			r := newStillRig(t, answer, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
-			if !cache.WaitForCacheSync(t.Context().Done(), r.claims.HasSynced, r.volumes.HasSynced, r.storageClasses.HasSynced, r.classes.HasSynced) {
-				t.Fatal("the informers have not listed the objects")
-			}
-			once := func(at time.Duration) time.Duration {
-				r.now = func() time.Time { return time.Unix(1_000_000, 0).Add(at) }
-				again, err := r.reconcile(t.Context(), "ns/data")
-				if err != nil {
-					t.Logf("reconcile: %v", err)
-				}
-				return again
-			}
-
 			for range 10 {
-				if again := once(0); again != replicated.MinRetry || len(r.patches) != 1 {
+				if again := r.once(t, 0); again != replicated.MinRetry || len(r.patches) != 1 {
 					t.Fatalf("%d patches, and the next one after %s; want 1 and %s", len(r.patches), again, replicated.MinRetry)
 				}
 			}
-			if again := once(replicated.MinRetry); again != 2*replicated.MinRetry || len(r.patches) != 2 {
+			if again := r.once(t, replicated.MinRetry); again != 2*replicated.MinRetry || len(r.patches) != 2 {
 				t.Errorf("%d patches, and the next one after %s", len(r.patches), again)
 			}
 			r.refusal = nil // the quota is raised
-			if again := once(time.Hour); again != 0 || len(r.patches) != 3 {
+			if again := r.once(t, time.Hour); again != 0 || len(r.patches) != 3 {
 				t.Errorf("%d patches, and the next one after %s", len(r.patches), again)
 			}
 		})
@@ -185,21 +188,12 @@ func TestEventsDoNotRepeatARefusedClass(t *testing.T) {
 }
 
 func TestARefusalIsNotReportedAgainAfterAnOutage(t *testing.T) {
-	refused := apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data", context.DeadlineExceeded)
-	r := newStillRig(t, refused, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
-	if !cache.WaitForCacheSync(t.Context().Done(), r.claims.HasSynced, r.volumes.HasSynced, r.storageClasses.HasSynced, r.classes.HasSynced) {
-		t.Fatal("the informers have not listed the objects")
-	}
-	now := time.Unix(1_000_000, 0)
-	r.now = func() time.Time { return now }
-	for _, answer := range []error{refused, apierrors.NewServiceUnavailable("down"), refused} {
+	r := newStillRig(t, nil, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
+	for hour, answer := range []error{exceeded(), apierrors.NewServiceUnavailable("down"), exceeded()} {
 		r.refusal = answer
 		for range 2 { // the second one is for an event, and sends nothing
-			if _, err := r.reconcile(t.Context(), "ns/data"); err != nil {
-				t.Logf("reconcile: %v", err)
-			}
+			r.once(t, time.Duration(hour)*time.Hour)
 		}
-		now = now.Add(time.Hour)
 	}
 	if len(r.recorder.Events) != 1 || len(r.patches) != 3 {
 		t.Errorf("%d events and %d patches, want 1 and 3", len(r.recorder.Events), len(r.patches))

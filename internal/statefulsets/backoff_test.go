@@ -5,7 +5,6 @@ package statefulsets
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
@@ -89,11 +87,9 @@ func (r *rig) patches() (sent int) {
 }
 
 func TestEventsOfPodsDoNotRepeatARefusedPatch(t *testing.T) {
-	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data-db-0", errors.New("exceeded quota: small"))
-	for name, answer := range map[string]error{"refused": refusal, "no answer": apierrors.NewServiceUnavailable("down")} {
+	for name, answer := range map[string]error{"refused": exceeded(), "no answer": apierrors.NewServiceUnavailable("down")} {
 		t.Run(name, func(t *testing.T) {
-			s := newSnapshot()
-			r := newStillRig(t, s, "data=20Gi", answer)
+			r := newStillRig(t, newSnapshot(), "data=20Gi", answer)
 			for range 10 { // events of a pod
 				if again := r.once(t, 0); again != replicated.MinRetry {
 					t.Fatalf("the next attempt is after %s, want %s", again, replicated.MinRetry)
@@ -120,8 +116,7 @@ func TestEventsOfPodsDoNotRepeatARefusedPatch(t *testing.T) {
 }
 
 func TestAnotherRequestIsTriedAtOnce(t *testing.T) {
-	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data-db-0", errors.New("exceeded quota: small"))
-	r := newStillRig(t, newSnapshot(), "data=20Gi", refusal)
+	r := newStillRig(t, newSnapshot(), "data=20Gi", exceeded())
 	r.once(t, 0)
 	object, err := r.dynamic.Tracker().Get(objectResource(), "ns", "db")
 	if err != nil {

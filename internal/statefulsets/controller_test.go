@@ -271,9 +271,13 @@ func TestReplicasGrowOneAfterAnother(t *testing.T) {
 	}
 }
 
+// exceeded is the refusal of a patch because of a quota.
+func exceeded() error {
+	return apierrors.NewForbidden(corev1.Resource("persistentvolumeclaims"), "data-db-0", errors.New("exceeded quota: small"))
+}
+
 func TestARefusalOfTheAPIServerIsReported(t *testing.T) {
-	refusal := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data-db-0", errors.New("exceeded quota: small"))
-	r := newRig(t, newSnapshot(), "data=20Gi", refusal)
+	r := newRig(t, newSnapshot(), "data=20Gi", exceeded())
 	message := r.awaits(t, "Stalled PatchRefused")
 	if !strings.Contains(message, "0 of 3 replicas are ready; claim data-db-0: ") || !strings.Contains(message, "exceeded quota: small") {
 		t.Errorf("the message is %q", message)
