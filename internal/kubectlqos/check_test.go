@@ -4,13 +4,17 @@
 package kubectlqos
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/qos-nri/qos-nri-plugin/internal/config"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
+
+// problems returns an answer of check with a number of problems.
+func problems(number int, out string) answer {
+	return answer{program.ExitProblems, out, "Error: " + config.Problems(number).Error() + "\n"}
+}
 
 func TestCheckSkipsObjectsOfOtherKindsInADirectory(t *testing.T) {
 	const (
@@ -22,36 +26,35 @@ func TestCheckSkipsObjectsOfOtherKindsInADirectory(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		files map[string]string
-		// args are paths relative to the directory of the files.
-		args     string
-		wantCode int
-		wantOut  string
+		path  string // that is checked
+		want  answer
 	}{
-		{"beside a class file, with a note", map[string]string{"classes.yaml": classFile, "limits.yaml": limits, "roles.yaml": roles}, "", 0,
-			"skipped files of other kinds: limits.yaml, roles.yaml\n1 file, 0 resources, 0 classes: OK (not checked against this machine)\n"},
-		{"but reports a directory without a class file", map[string]string{"limits.yaml": limits, "roles.yaml": roles}, "", program.ExitProblems,
-			"skipped files of other kinds: limits.yaml, roles.yaml\nDIR has no class file; a class file has the kind QOSClassConfig\n"},
-		{"but reports a class file of another version", map[string]string{"classes.yaml": strings.Replace(classFile, "v1alpha1", "v9", 1)}, "",
-			program.ExitProblems, `DIR/classes.yaml:1: apiVersion: is "qos.noderesource.dev/v9"; only qos.noderesource.dev/v1alpha1 is known` + "\n"},
-		{"but reports a file without a kind", map[string]string{"classes.yaml": classFile, "values.yaml": "apiVersion: v1\n"}, "", program.ExitProblems,
-			"DIR/values.yaml:1: apiVersion: is \"v1\"; only qos.noderesource.dev/v1alpha1 is known\n" +
-				"DIR/values.yaml:1: kind: is missing; write kind: QOSClassConfig\n"},
-		{"but reports a file that the command line names", map[string]string{"limits.yaml": limits}, "limits.yaml", program.ExitProblems,
-			`DIR/limits.yaml:2: kind: is "QOSLimitRange"; only QOSClassConfig is known` + "\n"},
+		{"beside a class file, with a note", map[string]string{"classes.yaml": classFile, "limits.yaml": limits, "roles.yaml": roles}, "DIR", answer{
+			Out: "skipped files of other kinds: limits.yaml, roles.yaml\n1 file, 0 resources, 0 classes: OK (not checked against this machine)\n"}},
+		{"but reports a directory without a class file", map[string]string{"limits.yaml": limits, "roles.yaml": roles}, "DIR", problems(1,
+			"skipped files of other kinds: limits.yaml, roles.yaml\nDIR has no class file; a class file has the kind QOSClassConfig\n")},
+		{"but reports a class file of another version", map[string]string{"classes.yaml": strings.Replace(classFile, "v1alpha1", "v9", 1)}, "DIR",
+			problems(1, `DIR/classes.yaml:1: apiVersion: is "qos.noderesource.dev/v9"; only qos.noderesource.dev/v1alpha1 is known`+"\n")},
+		{"but reports a file without a kind", map[string]string{"classes.yaml": classFile, "values.yaml": "apiVersion: v1\n"}, "DIR", problems(2,
+			"DIR/values.yaml:1: apiVersion: is \"v1\"; only qos.noderesource.dev/v1alpha1 is known\n"+
+				"DIR/values.yaml:1: kind: is missing; write kind: QOSClassConfig\n")},
+		{"but reports a file that the command line names", map[string]string{"limits.yaml": limits}, "DIR/limits.yaml",
+			problems(1, `DIR/limits.yaml:2: kind: is "QOSLimitRange"; only QOSClassConfig is known`+"\n")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir := t.TempDir()
-			for name, text := range test.files {
-				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			got := newRig(t).run(t, "check", filepath.Join(dir, test.args))
-			if out := strings.ReplaceAll(got.Out, dir, "DIR"); got.Code != test.wantCode || out != test.wantOut {
-				t.Errorf("exit code %d, want %d; output:\n%s\nwant:\n%s", got.Code, test.wantCode, out, test.wantOut)
-			}
+			got, _ := fileRun{files: test.files, args: []string{"check", test.path}}.run(t)
+			wantAnswer(t, test.want, got)
 		})
 	}
+}
+
+func TestCheckChecksEachFile(t *testing.T) {
+	const good = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources: []\n"
+	files := map[string]string{"bad.yaml": strings.Replace(good, "v1alpha1", "v9", 1), "good.yaml": good}
+	got, _ := fileRun{files: files, args: []string{"check", "DIR/bad.yaml", "DIR/good.yaml"}}.run(t)
+	wantAnswer(t, problems(1, `DIR/bad.yaml:1: apiVersion: is "qos.noderesource.dev/v9"; only qos.noderesource.dev/v1alpha1 is known`+
+		"\n1 file, 0 resources, 0 classes: OK (not checked against this machine)\n"), got)
+	wantAnswer(t, answer{Code: 2, Errors: "Error: usage: no FILE is named; see \"kubectl qos check --help\"\n"}, newRig(t).run(t, "check"))
 }
 
 // TestCheckReportsPartitionsThatFitIntoNoCache expects the words that a node uses for the same files.
@@ -79,15 +82,10 @@ func TestCheckReportsPartitionsThatFitIntoNoCache(t *testing.T) {
 		{"memory bandwidth, which partitions do not divide", "mbAllocation: [70%]", "mbAllocation: [70%]", ok},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "a.yaml")
 			text := "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: k8s.io/rdt\n  rdt:\n    partitions:\n" +
 				"      a: {" + test.a + ", classes: {gold: }}\n      b: {" + test.b + ", classes: {tin: }}\n"
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			got := newRig(t).run(t, "check", path)
-			if out := strings.ReplaceAll(got.Out, filepath.Dir(path), "DIR"); out != test.want {
-				t.Errorf("output:\n%s\nwant:\n%s", out, test.want)
+			if got, _ := (fileRun{files: map[string]string{"a.yaml": text}, args: []string{"check", "DIR/a.yaml"}}).run(t); got.Out != test.want {
+				t.Errorf("output:\n%s\nwant:\n%s", got.Out, test.want)
 			}
 		})
 	}

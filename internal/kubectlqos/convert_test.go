@@ -81,25 +81,18 @@ const oneRDT = "spec: {containers: [{resources: {qosResources: [{name: rdt, clas
 
 const oneRDTAfter = "spec: {containers: [{resources: {limits: {qos.noderesource.dev/rdt.gold: 1}}}]}\n"
 
-// convertRun has the input of a run of "kubectl qos convert". In arguments and answers, "DIR" stands for the directory
-// with the files.
-type convertRun struct {
+// fileRun has the input of a command that reads files. In arguments and answers, "DIR" stands for the directory with the files.
+type fileRun struct {
 	stdin io.Reader
 	files map[string]string
 	args  []string
 }
 
-func (c convertRun) run(t *testing.T) (answer, string) {
+func (c fileRun) run(t *testing.T) (answer, string) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range c.files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, dir, name, text)
 	}
 
 	r := newRig(t)
@@ -110,8 +103,21 @@ func (c convertRun) run(t *testing.T) (answer, string) {
 		args = append(args, strings.ReplaceAll(arg, "DIR", dir))
 	}
 	got := r.run(t, args...)
-	got.Errors = strings.ReplaceAll(got.Errors, dir, "DIR")
+	got.Out, got.Errors = strings.ReplaceAll(got.Out, dir, "DIR"), strings.ReplaceAll(got.Errors, dir, "DIR")
 	return got, dir
+}
+
+// writeFile writes a file with the mode 0640, and returns its path.
+func writeFile(t *testing.T, dir, name, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 func TestConvertPrints(t *testing.T) {
@@ -123,32 +129,32 @@ func TestConvertPrints(t *testing.T) {
 	t.Cleanup(func() { _ = null.Close() })
 	for _, test := range []struct {
 		name string
-		run  convertRun
+		run  fileRun
 		want answer
 	}{
 		{
 			"standard input, as a post-renderer",
-			convertRun{stdin: strings.NewReader(kepPod), args: []string{"convert"}},
+			fileRun{stdin: strings.NewReader(kepPod), args: []string{"convert"}},
 			answer{0, stockPod, networkNotes + unknownNote},
 		},
 		{
 			"a file, without notes",
-			convertRun{files: map[string]string{"a.yaml": kepPod}, args: []string{"convert", "-q", "-f", "DIR/a.yaml"}},
+			fileRun{files: map[string]string{"a.yaml": kepPod}, args: []string{"convert", "-q", "-f", "DIR/a.yaml"}},
 			answer{0, stockPod, ""},
 		},
 		{
 			"with the scopes and classes of class files",
-			convertRun{files: map[string]string{"a.yaml": kepPod, "c.yaml": classFile}, args: []string{"convert", "DIR/a.yaml", "--class-files", "DIR/c.yaml"}},
+			fileRun{files: map[string]string{"a.yaml": kepPod, "c.yaml": classFile}, args: []string{"convert", "DIR/a.yaml", "--class-files", "DIR/c.yaml"}},
 			answer{0, withNetwork, networkNotes},
 		},
 		{
 			"with the scopes and classes of the cluster",
-			convertRun{stdin: strings.NewReader(kepPod), args: []string{"convert", "--from-cluster", "-"}},
+			fileRun{stdin: strings.NewReader(kepPod), args: []string{"convert", "--from-cluster", "-"}},
 			answer{0, withNetwork, networkNotes},
 		},
 		{
 			"a directory as one stream, without its subdirectories",
-			convertRun{
+			fileRun{
 				files: map[string]string{"d/b.yml": "# two\n---\n" + oneRDT, "d/a.yaml": oneRDT, "d/c.json": `{"x": 1}`, "d/e/f.yaml": "f: 1\n", "d/README.md": "no"},
 				args:  []string{"convert", "-f", "DIR/d"},
 			},
@@ -156,7 +162,7 @@ func TestConvertPrints(t *testing.T) {
 		},
 		{
 			"a directory with its subdirectories, each file once",
-			convertRun{
+			fileRun{
 				files: map[string]string{"d/a.yaml": "a: 1\n", "d/e/f.yaml": oneRDT},
 				args:  []string{"convert", "-R", "DIR/d", "-f", "DIR/d/a.yaml"},
 			},
@@ -164,7 +170,7 @@ func TestConvertPrints(t *testing.T) {
 		},
 		{
 			"each note once",
-			convertRun{
+			fileRun{
 				files: map[string]string{"a.yaml": kepPod, "b.yaml": kepPod},
 				args:  []string{"convert", "--from-cluster", "DIR/a.yaml", "DIR/b.yaml"},
 			},
@@ -172,7 +178,7 @@ func TestConvertPrints(t *testing.T) {
 		},
 		{
 			"all problems and no manifest, if there are problems",
-			convertRun{
+			fileRun{
 				files: map[string]string{"a.yaml": "qosResources: []\n", "b.yaml": oneRDT, "c.yaml": strings.Replace(kepPod, "gold", "g/d", 1)},
 				args:  []string{"convert", "DIR/a.yaml", "DIR/b.yaml", "DIR/c.yaml"},
 			},
@@ -183,33 +189,33 @@ func TestConvertPrints(t *testing.T) {
 		},
 		{
 			"an error if a file does not exist",
-			convertRun{args: []string{"convert", "DIR/none.yaml"}},
+			fileRun{args: []string{"convert", "DIR/none.yaml"}},
 			answer{program.ExitProblems, "", "Error: stat DIR/none.yaml: no such file or directory\n"},
 		},
 		{
 			"an error if a directory has no manifests",
-			convertRun{files: map[string]string{"d/e/f.yaml": "f: 1\n"}, args: []string{"convert", "DIR/d"}},
+			fileRun{files: map[string]string{"d/e/f.yaml": "f: 1\n"}, args: []string{"convert", "DIR/d"}},
 			answer{program.ExitProblems, "", "Error: DIR/d has no *.yaml, *.yml or *.json; pass another directory, or use --recursive\n"},
 		},
 		{
 			"the errors of class files",
-			convertRun{files: map[string]string{"c.yaml": "kind: Pod\n"}, args: []string{"convert", "--class-files", "DIR/c.yaml"}},
+			fileRun{files: map[string]string{"c.yaml": "kind: Pod\n"}, args: []string{"convert", "--class-files", "DIR/c.yaml"}},
 			answer{program.ExitProblems, "", "Error: DIR/c.yaml:1: apiVersion: is missing; write apiVersion: qos.noderesource.dev/v1alpha1; " +
 				"DIR/c.yaml:1: kind: is \"Pod\"; only QOSClassConfig is known\n"},
 		},
 		{
 			"the usage, if standard input is a terminal",
-			convertRun{stdin: null, args: []string{"convert"}},
+			fileRun{stdin: null, args: []string{"convert"}},
 			answer{program.ExitUsage, "", "Error: usage: no FILE is given, and standard input is a terminal; use -f; see \"kubectl qos convert --help\"\n"},
 		},
 		{
 			"an error if standard input is to be changed in place",
-			convertRun{args: []string{"convert", "-i", "-"}},
+			fileRun{args: []string{"convert", "-i", "-"}},
 			answer{program.ExitUsage, "", "Error: usage: --in-place cannot change standard input; see \"kubectl qos convert --help\"\n"},
 		},
 		{
 			"an error if both sources of classes are given",
-			convertRun{args: []string{"convert", "--from-cluster", "--class-files", "x", "-"}},
+			fileRun{args: []string{"convert", "--from-cluster", "--class-files", "x", "-"}},
 			answer{program.ExitUsage, "", "Error: usage: --class-files and --from-cluster cannot be used together; see \"kubectl qos convert --help\"\n"},
 		},
 	} {
@@ -241,17 +247,13 @@ func filesIn(t *testing.T, dir string) map[string]string {
 }
 
 func TestConvertChangesFilesInPlace(t *testing.T) {
-	unchanged := filepath.Join(t.TempDir(), "b.yaml")
-	if err := os.WriteFile(unchanged, []byte("b: 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
+	unchanged := writeFile(t, t.TempDir(), "b.yaml", "b: 1\n")
 	before, err := os.Stat(unchanged)
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	got, dir := convertRun{
+	got, dir := fileRun{
 		files: map[string]string{"a.yaml": oneRDT, "b.yaml": "b: 1\n"},
 		args:  []string{"convert", "-i", "DIR", unchanged},
 	}.run(t)
@@ -273,7 +275,7 @@ func TestConvertChangesFilesInPlace(t *testing.T) {
 
 func TestConvertChangesNoFileWhenOneHasAProblem(t *testing.T) {
 	files := map[string]string{"a.yaml": oneRDT, "b.yaml": "qosResources: []\n"}
-	got, dir := convertRun{files: files, args: []string{"convert", "-i", "DIR"}}.run(t)
+	got, dir := fileRun{files: files, args: []string{"convert", "-i", "DIR"}}.run(t)
 	if got.Code != program.ExitProblems {
 		t.Errorf("the exit code is %d", got.Code)
 	}
@@ -284,11 +286,7 @@ func TestConvertChangesNoFileWhenOneHasAProblem(t *testing.T) {
 
 func TestConvertChangesNoFileWhenOneCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, "a.yaml")
-	if err := os.WriteFile(path, []byte(oneRDT), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
+	path := writeFile(t, dir, "a.yaml", oneRDT)
 	m, err := readManifests([]string{path}, false, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -306,16 +304,13 @@ func TestConvertChangesNoFileWhenOneCannotBeWritten(t *testing.T) {
 
 func TestConvertChangesTheFileToWhichALinkLeads(t *testing.T) {
 	dir := t.TempDir()
-	file, link := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "link.yaml")
-	if err := os.WriteFile(file, []byte(oneRDT), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
+	link := filepath.Join(dir, "link.yaml")
+	writeFile(t, dir, "a.yaml", oneRDT)
 	if err := os.Symlink("a.yaml", link); err != nil {
 		t.Fatal(err)
 	}
 
-	got, _ := convertRun{args: []string{"convert", "-i", link}}.run(t)
+	got, _ := fileRun{args: []string{"convert", "-i", link}}.run(t)
 	wantAnswer(t, answer{}, got)
 	if target, err := os.Readlink(link); err != nil || target != "a.yaml" {
 		t.Errorf("the link leads to %q (%v)", target, err)
@@ -327,23 +322,15 @@ func TestConvertChangesTheFileToWhichALinkLeads(t *testing.T) {
 }
 
 func TestConvertFollowsNoLinkOutOfADirectory(t *testing.T) {
-	outside := filepath.Join(t.TempDir(), "outside.yaml")
-	if err := os.WriteFile(outside, []byte(oneRDT), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	dir := t.TempDir()
+	dir, outside := t.TempDir(), writeFile(t, t.TempDir(), "outside.yaml", oneRDT)
 	if err := os.Symlink(outside, filepath.Join(dir, "link.yaml")); err != nil {
 		t.Fatal(err)
 	}
 
-	got, _ := convertRun{args: []string{"convert", "-i", dir}}.run(t)
+	got, _ := fileRun{args: []string{"convert", "-i", dir}}.run(t)
 	wantAnswer(t, answer{Code: program.ExitProblems, Errors: "Error: " + dir + " has only symbolic links, and links in a directory are not followed; pass the files themselves\n"}, got)
-	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(oneRDT), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
-	got, _ = convertRun{args: []string{"convert", "-i", "-R", dir}}.run(t)
+	writeFile(t, dir, "a.yaml", oneRDT)
+	got, _ = fileRun{args: []string{"convert", "-i", "-R", dir}}.run(t)
 	wantAnswer(t, answer{}, got)
 	if diff := cmp.Diff(map[string]string{"a.yaml": oneRDTAfter, "link.yaml": oneRDT}, filesIn(t, dir)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -354,7 +341,7 @@ func TestConvertFollowsNoLinkOutOfADirectory(t *testing.T) {
 		if err := os.Symlink(dir, link); err != nil {
 			t.Fatal(err)
 		}
-		got, _ := convertRun{args: []string{"convert", link}}.run(t)
+		got, _ := fileRun{args: []string{"convert", link}}.run(t)
 		wantAnswer(t, answer{Out: oneRDTAfter}, got)
 	})
 }

@@ -40,12 +40,12 @@ parameters:
 func TestConvertTurnsRequestsOfClaimsIntoClasses(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		run  convertRun
+		run  fileRun
 		want answer
 	}{
 		{
 			"with the driver of the command line, and a note with the command for the claim",
-			convertRun{stdin: strings.NewReader(kepClaim), args: []string{"convert", "--driver", "topolvm.io"}},
+			fileRun{stdin: strings.NewReader(kepClaim), args: []string{"convert", "--driver", "topolvm.io"}},
 			answer{0, stockClaim("topolvm-io", ""), "note: iops-500-topolvm-io limits volumes only if --drivers of qos-storage lists topolvm.io; " +
 				"if this driver has the capability MODIFY_VOLUME, convert with --modify-volume instead\n" +
 				"note: PersistentVolumeClaim data names no class, because a claim with a class gets no new volume of a driver without MODIFY_VOLUME; " +
@@ -53,12 +53,12 @@ func TestConvertTurnsRequestsOfClaimsIntoClasses(t *testing.T) {
 		},
 		{
 			"with the class in the claim, if the driver can modify volumes",
-			convertRun{stdin: strings.NewReader(kepClaim), args: []string{"convert", "-q", "--driver", "topolvm.io", "--modify-volume"}},
+			fileRun{stdin: strings.NewReader(kepClaim), args: []string{"convert", "-q", "--driver", "topolvm.io", "--modify-volume"}},
 			answer{0, stockClaim("topolvm-io", "  volumeAttributesClassName: iops-500-topolvm-io\n"), ""},
 		},
 		{
 			"with the driver of a StorageClass in another file",
-			convertRun{
+			fileRun{
 				files: map[string]string{"a.yaml": kepClaim, "b.yaml": fastClass},
 				args:  []string{"convert", "-q", "--driver", "topolvm.io", "DIR"},
 			},
@@ -66,14 +66,14 @@ func TestConvertTurnsRequestsOfClaimsIntoClasses(t *testing.T) {
 		},
 		{
 			"an error if the driver is unknown",
-			convertRun{files: map[string]string{"a.yaml": kepClaim}, args: []string{"convert", "DIR/a.yaml"}},
+			fileRun{files: map[string]string{"a.yaml": kepClaim}, args: []string{"convert", "DIR/a.yaml"}},
 			answer{program.ExitProblems, "", "DIR/a.yaml:5: PersistentVolumeClaim data: spec.storageClassName: the driver of the volume is unknown, " +
 				"because StorageClass \"fast\" is not in the input; add the StorageClass, or pass --driver NAME\n" +
 				"Error: there is 1 problem; nothing was written\n"},
 		},
 		{
 			"an error for an invalid name of a driver",
-			convertRun{args: []string{"convert", "--driver", "a b", "-"}},
+			fileRun{args: []string{"convert", "--driver", "a b", "-"}},
 			answer{program.ExitUsage, "", "Error: usage: --driver \"a b\" is not the name of a driver; write one like topolvm.io; " +
 				"see \"kubectl qos convert --help\"\n"},
 		},
@@ -100,11 +100,11 @@ spec:
         exactly:
           deviceClassName: rdt.gold
 `
-	got, _ := convertRun{files: map[string]string{"a.yaml": oneRDT, "b.yaml": oneRDT}, args: []string{"convert", "--claims", "DIR"}}.run(t)
+	got, _ := fileRun{files: map[string]string{"a.yaml": oneRDT, "b.yaml": oneRDT}, args: []string{"convert", "--claims", "DIR"}}.run(t)
 	pod, _, _ := strings.Cut(claims, "---\n")
 	wantAnswer(t, answer{0, claims + "---\n" + pod, "note: claims need a DeviceClass for each class; run: kubectl qos device-classes | kubectl apply -f -\n"}, got)
 
-	got, _ = convertRun{stdin: strings.NewReader("spec: {nodeName: a, " + oneRDT[len("spec: {"):]), args: []string{"convert", "--claims"}}.run(t)
+	got, _ = fileRun{stdin: strings.NewReader("spec: {nodeName: a, " + oneRDT[len("spec: {"):]), args: []string{"convert", "--claims"}}.run(t)
 	wantAnswer(t, answer{program.ExitProblems, "", `stdin:1: spec.nodeName: is "a", but only the scheduler allocates claims, and it skips pods with a node; ` +
 		"use a nodeSelector, or convert without --claims\nError: there is 1 problem; nothing was written\n"}, got)
 }

@@ -22,7 +22,7 @@ resources:
 `
 
 func TestDeviceClassesPrintsOneForEachClass(t *testing.T) {
-	got, _ := convertRun{files: map[string]string{"c.yaml": classesOfPods}, args: []string{"device-classes", "--class-files", "DIR/c.yaml"}}.run(t)
+	got, _ := fileRun{files: map[string]string{"c.yaml": classesOfPods}, args: []string{"device-classes", "--class-files", "DIR/c.yaml"}}.run(t)
 	var seen []string
 	for document := range strings.SplitSeq(got.Out, "---\n") {
 		var values []string

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -78,11 +77,7 @@ func TestWithoutTheCRDThePodsAreShown(t *testing.T) {
 
 func TestAConfigurationThatNamesNoClusterIsAnErrorOfOneLine(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "config")
-	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\ncurrent-context: gone\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-
+	file := writeFile(t, dir, "config", "apiVersion: v1\nkind: Config\ncurrent-context: gone\n")
 	for _, args := range [][]string{
 		{"nodes", "--kubeconfig", filepath.Join(dir, "none")},
 		{"nodes", "--kubeconfig", file},

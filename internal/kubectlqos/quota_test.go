@@ -44,17 +44,17 @@ const policyNote = "note: the classes that the ResourceQuota does not list are f
 func TestQuotaPrints(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		run  convertRun
+		run  fileRun
 		want answer
 	}{
 		{
 			"a quota with the classes of the cluster",
-			convertRun{stdin: strings.NewReader(kepQuota), args: []string{"quota", "-f", "-"}},
+			fileRun{stdin: strings.NewReader(kepQuota), args: []string{"quota", "-f", "-"}},
 			answer{0, stockQuota, networkNotes + policyNote},
 		},
 		{
 			"a quota with the classes of class files, in a namespace",
-			convertRun{
+			fileRun{
 				files: map[string]string{"q.yaml": kepQuota, "c.yaml": strings.Replace(classFile, "bronze: {}", "bronze: {}, silver: {}", 1)},
 				args:  []string{"quota", "-q", "-n", "shop", "-f", "DIR/q.yaml", "--class-files", "DIR/c.yaml"},
 			},
@@ -62,35 +62,35 @@ func TestQuotaPrints(t *testing.T) {
 		},
 		{
 			"an error if the quota names another namespace",
-			convertRun{stdin: strings.NewReader(strings.Replace(kepQuota, "limits\n", "limits\n  namespace: data\n", 1)), args: []string{"quota", "-n", "shop", "-f", "-"}},
+			fileRun{stdin: strings.NewReader(strings.Replace(kepQuota, "limits\n", "limits\n  namespace: data\n", 1)), args: []string{"quota", "-n", "shop", "-f", "-"}},
 			answer{program.ExitProblems, "", `stdin:5: ResourceQuota limits: metadata.namespace: is "data", but the command line has "shop"; remove one of the two` +
 				"\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
 			"a note if a field of the quota limits nothing",
-			convertRun{stdin: strings.NewReader(kepQuota + "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n"), args: []string{"quota", "-f", "-"}},
+			fileRun{stdin: strings.NewReader(kepQuota + "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n"), args: []string{"quota", "-f", "-"}},
 			answer{0, strings.Replace(stockQuota, "  hard:\n", "  hard:\n    limits.qos.noderesource.dev/rdt.gold: 2\n", 1),
 				networkNotes + "note: limits.qos.noderesource.dev/rdt.gold limits nothing, because Kubernetes never enforces this prefix for extended resources; " +
 					"write requests.qos.noderesource.dev/rdt.gold\n" + policyNote},
 		},
 		{
 			"an error for an object of another kind",
-			convertRun{stdin: strings.NewReader(kepPod), args: []string{"quota", "-f", "-"}},
+			fileRun{stdin: strings.NewReader(kepPod), args: []string{"quota", "-f", "-"}},
 			answer{program.ExitProblems, "", "stdin:1: Pod web: is not a ResourceQuota; use \"kubectl qos convert\" for it\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
 			"an error if the quota needs no conversion",
-			convertRun{stdin: strings.NewReader(stockQuota), args: []string{"quota", "-f", "-"}},
+			fileRun{stdin: strings.NewReader(stockQuota), args: []string{"quota", "-f", "-"}},
 			answer{program.ExitProblems, "", "stdin:1: ResourceQuota limits: has no spec.qosResources; it needs no conversion\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
 			"an error if the input is empty",
-			convertRun{args: []string{"quota", "-f", "-"}},
+			fileRun{args: []string{"quota", "-f", "-"}},
 			answer{program.ExitProblems, "", "stdin: has no ResourceQuota; pass a file that has one\nError: there is 1 problem; nothing was written\n"},
 		},
 		{
 			"the usage, without a file",
-			convertRun{args: []string{"quota"}},
+			fileRun{args: []string{"quota"}},
 			answer{program.ExitUsage, "", "Error: usage: exactly one FILE is required, not 0; pass it with -f; see \"kubectl qos quota --help\"\n"},
 		},
 	} {

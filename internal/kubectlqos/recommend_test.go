@@ -6,8 +6,6 @@ package kubectlqos
 import (
 	"fmt"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -172,10 +170,7 @@ func TestARecommendedClassFilePassesTheCheck(t *testing.T) {
 	} {
 		r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
 		got := r.run(t, append([]string{"recommend", "-o", "yaml"}, strings.Fields(args)...)...)
-		file := filepath.Join(t.TempDir(), "class.yaml")
-		if err := os.WriteFile(file, []byte(got.Out), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		file := writeFile(t, t.TempDir(), "class.yaml", got.Out)
 		if checked := r.run(t, "check", file); checked.Code != 0 || !strings.HasPrefix(checked.Out, want) {
 			t.Errorf("%s: check answers %+v for\n%s", args, checked, got.Out)
 		}

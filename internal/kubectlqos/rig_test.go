@@ -53,12 +53,18 @@ func newRig(t *testing.T, files ...string) *rig {
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds),
 		now:     time.Date(2026, 5, 1, 13, 0, 0, 0, time.UTC),
 	}
+	r.load(t, files...)
+	return r
+}
+
+// load adds the objects in YAML files of testdata.
+func (r *rig) load(t *testing.T, files ...string) {
+	t.Helper()
 	for _, file := range files {
 		for _, text := range documentsIn(t, file) {
 			r.add(t, text)
 		}
 	}
-	return r
 }
 
 func documentsIn(t *testing.T, file string) []string {

@@ -120,10 +120,7 @@ func TestDocumentationShowsWhatIsConverted(t *testing.T) {
 			if len(blocks) < 2*i+2 {
 				t.Fatalf("there are %d blocks", len(blocks))
 			}
-			file := filepath.Join(t.TempDir(), "a.yaml")
-			if err := os.WriteFile(file, []byte(blocks[2*i][1]), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			file := writeFile(t, t.TempDir(), "a.yaml", blocks[2*i][1])
 			wantAnswer(t, answer{Out: blocks[2*i+1][1]}, newRig(t, "nodes.yaml", "pods.yaml").run(t, append(strings.Fields(c.command), "-q", "-f", file)...))
 		})
 	}
