@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // rig is a controller that runs against a fake of the API.
@@ -55,10 +56,7 @@ func newStillRig(t *testing.T, refusal error, objects ...runtime.Object) *rig {
 		}
 		return r.refusal != nil, nil, r.refusal
 	})
-	var err error
-	if r.controller, err = newController(r.client, r.recorder, []string{"d"}, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
+	r.controller = must.Get(newController(r.client, r.recorder, []string{"d"}, slog.New(slog.DiscardHandler)))(t)
 	r.run(t, func(ctx context.Context) {
 		group := &errgroup.Group{}
 		r.Start(ctx, group)
@@ -120,9 +118,7 @@ func (r *rig) has(t *testing.T, want string) {
 
 func TestADefaultThatIsSetLaterIsWrittenToClaims(t *testing.T) {
 	r := newRig(t, nil, newClaim(), newVolume(), newStorageClass("", ""), newClass("silver", "d", "500"))
-	if _, err := r.client.StorageV1().StorageClasses().Update(t.Context(), newStorageClass("silver", ""), metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.client.StorageV1().StorageClasses().Update(t.Context(), newStorageClass("silver", ""), metav1.UpdateOptions{}))(t)
 	r.has(t, "silver")
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -136,9 +132,7 @@ func TestAClassThatIsCreatedLaterIsWrittenToClaims(t *testing.T) {
 	if got := <-r.recorder.Events; !strings.HasPrefix(got, "Warning "+EventNotSet+" StorageClass \"disks\" names the default") {
 		t.Errorf("event %q", got)
 	}
-	if _, err := r.client.StorageV1().VolumeAttributesClasses().Create(t.Context(), newClass("silver", "d", "500"), metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.client.StorageV1().VolumeAttributesClasses().Create(t.Context(), newClass("silver", "d", "500"), metav1.CreateOptions{}))(t)
 	r.has(t, "silver")
 }
 
@@ -153,9 +147,7 @@ func TestARefusedClassIsReportedOnceAndTriedAgain(t *testing.T) {
 		defer r.mu.Unlock()
 		return len(r.patches) > 1, nil
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, more); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, more))
 	r.mu.Lock()
 	r.refusal = nil
 	r.mu.Unlock()

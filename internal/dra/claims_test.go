@@ -18,6 +18,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func goldAndSilver() []*qosv1alpha1.QOSResourceClassInfo {
@@ -120,10 +121,7 @@ func TestAPreparedClaimStaysAfterRestartsAndTheRemovalOfItsClass(t *testing.T) {
 	dir := t.TempDir()
 	d := newDriver(t, dir, state(goldAndSilver()))
 	c := claim("1", "rdt-gold")
-	if _, err := d.prepareOne(t, c); err != nil {
-		t.Fatal(err)
-	}
-
+	must.Get(d.prepareOne(t, c))(t)
 	for _, again := range []*Driver{
 		newDriver(t, dir, state([]*qosv1alpha1.QOSResourceClassInfo{class("silver", 1)})),
 		newDriver(t, dir, nodecache.State{}), // the plugin has not answered yet
@@ -215,9 +213,7 @@ func TestAClaimThatCannotBeRecordedIsNotPrepared(t *testing.T) {
 
 func TestADamagedRecordIsAnErrorWithTheRemedy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "claims.json")
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("{"), 0o600))
 	if _, err := openRecord(path); err == nil || !strings.Contains(err.Error(), "drain the node, and remove the file") {
 		t.Errorf("the error is %v", err)
 	}
@@ -225,9 +221,6 @@ func TestADamagedRecordIsAnErrorWithTheRemedy(t *testing.T) {
 
 func readFile(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return string(data)
 }

@@ -19,6 +19,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // cpu has the NUMA node and the L3 cache of a CPU, as in sysfs. They are empty for a CPU without one.
@@ -77,12 +78,8 @@ func twoDomains(t *testing.T) string {
 	dir := t.TempDir()
 	for file, text := range sysfs(cpu{"0", "0"}, cpu{"1", "1"}) {
 		file = filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	return dir
 }
@@ -90,10 +87,7 @@ func twoDomains(t *testing.T) string {
 // devicesBy returns the devices that a driver publishes.
 func devicesBy(t *testing.T, d *Driver, s nodecache.State) []resourcev1.Device {
 	t.Helper()
-	resources, err := d.update(s, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resources := must.Get(d.update(s, false))(t)
 	return resources.Pools[node].Slices[0].Devices
 }
 
@@ -193,9 +187,7 @@ func TestAClaimOfADomainGetsItsClass(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 4)})
 	d := newDriver(t, t.TempDir(), s)
 	c := claim("1", "rdt-gold")
-	if _, err := d.prepareOne(t, c); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.prepareOne(t, c))(t)
 	d.options.PerDomain, d.options.SysDir = []string{"k8s.io/rdt"}, twoDomains(t)
 	published := func(want ...string) {
 		t.Helper()

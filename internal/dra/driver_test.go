@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func TestTheDriverNoticesThatADevicePluginStillOffersAClass(t *testing.T) {
@@ -33,10 +35,7 @@ func TestARetiringDriverServesOnlyPreparedClaims(t *testing.T) {
 	dir := t.TempDir()
 	d := newDriver(t, dir, state(goldAndSilver()))
 	c := claim("1", "rdt-gold")
-	if _, err := d.prepareOne(t, c); err != nil {
-		t.Fatal(err)
-	}
-
+	must.Get(d.prepareOne(t, c))(t)
 	retired := newDriver(t, dir, state(goldAndSilver()))
 	retired.options.Retire = true
 	resources, err := retired.update(state(goldAndSilver()), false)

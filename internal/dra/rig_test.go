@@ -20,6 +20,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 const node = "node-1"
@@ -60,14 +61,9 @@ func newDriver(t *testing.T, dir string, s nodecache.State) *Driver {
 	t.Helper()
 	d := New(cachetest.New(s), fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}),
 		Options{NodeName: node, CDIDir: dir, Grace: time.Minute}, slog.New(slog.DiscardHandler))
-	var err error
-	if d.record, err = openRecord(filepath.Join(dir, "claims.json")); err != nil {
-		t.Fatal(err)
-	}
+	d.record = must.Get(openRecord(filepath.Join(dir, "claims.json")))(t)
 	if s.Status != nil {
-		if _, err := d.update(s, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(d.update(s, false))(t)
 	}
 	return d
 }

@@ -18,6 +18,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // web returns a pod whose container main has a class.
@@ -30,10 +31,7 @@ func web(class string) *qosv1alpha1.PodAssignments {
 // claimStatus returns the status of the devices of a claim in the API, as "device: status reason: message data".
 func claimStatus(t *testing.T, d *Driver, name string) (list []string) {
 	t.Helper()
-	c, err := d.client.ResourceV1().ResourceClaims("shop").Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(d.client.ResourceV1().ResourceClaims("shop").Get(t.Context(), name, metav1.GetOptions{}))(t)
 	for _, device := range c.Status.Devices {
 		condition := device.Conditions[0]
 		list = append(list, fmt.Sprintf("%s: %s %s: %s %s", device.Device, condition.Status, condition.Reason, condition.Message, device.Data.Raw))
@@ -66,9 +64,7 @@ func TestTheStatusOfAClaimShowsTheOutcomesOfItsAllocations(t *testing.T) {
 	}
 
 	d := restarted()
-	if _, err := d.prepareOne(t, c); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(d.prepareOne(t, c))(t)
 	refused := with()
 	refused.Assignments.Refusals = []*qosv1alpha1.Refusal{
 		{PodUid: "other", Reason: "ClassFull", Message: "of another pod"}, {PodUid: "pod-uid", Reason: "ClassFull", Message: "class gold is full"},
@@ -102,10 +98,7 @@ func TestAFailedWriteOfAStatusIsRetried(t *testing.T) {
 	c := ofWeb("1", "rdt-gold")
 	client := fake.NewClientset(c)
 	d.client = client
-	if _, err := d.prepareOne(t, c); err != nil {
-		t.Fatal(err)
-	}
-
+	must.Get(d.prepareOne(t, c))(t)
 	failing := true
 	client.PrependReactor("patch", "resourceclaims", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return failing, nil, errors.New("the API server is away")
@@ -126,9 +119,7 @@ func TestARefusedWriteOfAStatusDoesNotDelayOthers(t *testing.T) {
 	client := fake.NewClientset(claims[0], claims[1])
 	d.client = client
 	for _, c := range claims {
-		if _, err := d.prepareOne(t, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(d.prepareOne(t, c))(t)
 	}
 	client.PrependReactor("patch", "resourceclaims", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		name := action.(clienttesting.PatchAction).GetName()

@@ -21,6 +21,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/qos-nri/qos-nri-plugin/test/cachetest"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // later is a queue that adds an item at least one nanosecond later. The controller adds a pool again until a time has
@@ -93,13 +94,8 @@ func TestTheDriverWritesOnceForAChangeAndNotInAnIdleHour(t *testing.T) {
 		cache := cachetest.New(state(goldAndSilver(), web("gold")))
 		d.plugin, d.client = cache, api.client
 		c := ofWeb("1", "rdt-gold")
-		if err := api.client.Tracker().Add(c); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := d.prepareOne(t, c); err != nil {
-			t.Fatal(err)
-		}
-
+		must.Do(t, api.client.Tracker().Add(c))
+		must.Get(d.prepareOne(t, c))(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {

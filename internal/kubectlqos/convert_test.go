@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // kepPod is a pod with the fields of the KEP, and stockPod is the same pod for a cluster without these fields.
@@ -111,21 +112,13 @@ func (c fileRun) run(t *testing.T) (answer, string) {
 func writeFile(t *testing.T, dir, name, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o640))
 	return path
 }
 
 func TestConvertPrints(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	null := must.Get(os.Open(os.DevNull))(t)
 	t.Cleanup(func() { _ = null.Close() })
 	for _, test := range []struct {
 		name string
@@ -229,17 +222,10 @@ func TestConvertPrints(t *testing.T) {
 // filesIn returns the content of each file in a directory, by name.
 func filesIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	entries := must.Get(os.ReadDir(dir))(t)
 	files := map[string]string{}
 	for _, entry := range entries {
-		text, err := os.ReadFile(filepath.Join(dir, entry.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(dir, entry.Name())))(t)
 		files[entry.Name()] = string(text)
 	}
 
@@ -248,11 +234,7 @@ func filesIn(t *testing.T, dir string) map[string]string {
 
 func TestConvertChangesFilesInPlace(t *testing.T) {
 	unchanged := writeFile(t, t.TempDir(), "b.yaml", "b: 1\n")
-	before, err := os.Stat(unchanged)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	before := must.Get(os.Stat(unchanged))(t)
 	got, dir := fileRun{
 		files: map[string]string{"a.yaml": oneRDT, "b.yaml": "b: 1\n"},
 		args:  []string{"convert", "-i", "DIR", unchanged},
@@ -287,11 +269,7 @@ func TestConvertChangesNoFileWhenOneHasAProblem(t *testing.T) {
 func TestConvertChangesNoFileWhenOneCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
 	path := writeFile(t, dir, "a.yaml", oneRDT)
-	m, err := readManifests([]string{path}, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	m := must.Get(readManifests([]string{path}, false, nil))(t)
 	m = append(m, manifest{name: "gone", path: filepath.Join(dir, "none", "gone.yaml"), text: []byte(oneRDT)})
 	if err := replaceFiles(m, [][]byte{[]byte(oneRDTAfter), []byte(oneRDTAfter)}); err == nil || !strings.Contains(err.Error(), "gone: ") {
 		t.Errorf("the error is %v", err)
@@ -306,10 +284,7 @@ func TestConvertChangesTheFileToWhichALinkLeads(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link.yaml")
 	writeFile(t, dir, "a.yaml", oneRDT)
-	if err := os.Symlink("a.yaml", link); err != nil {
-		t.Fatal(err)
-	}
-
+	must.Do(t, os.Symlink("a.yaml", link))
 	got, _ := fileRun{args: []string{"convert", "-i", link}}.run(t)
 	wantAnswer(t, answer{}, got)
 	if target, err := os.Readlink(link); err != nil || target != "a.yaml" {
@@ -323,10 +298,7 @@ func TestConvertChangesTheFileToWhichALinkLeads(t *testing.T) {
 
 func TestConvertFollowsNoLinkOutOfADirectory(t *testing.T) {
 	dir, outside := t.TempDir(), writeFile(t, t.TempDir(), "outside.yaml", oneRDT)
-	if err := os.Symlink(outside, filepath.Join(dir, "link.yaml")); err != nil {
-		t.Fatal(err)
-	}
-
+	must.Do(t, os.Symlink(outside, filepath.Join(dir, "link.yaml")))
 	got, _ := fileRun{args: []string{"convert", "-i", dir}}.run(t)
 	wantAnswer(t, answer{Code: program.ExitProblems, Errors: "Error: " + dir + " has only symbolic links, and links in a directory are not followed; pass the files themselves\n"}, got)
 	writeFile(t, dir, "a.yaml", oneRDT)
@@ -338,9 +310,7 @@ func TestConvertFollowsNoLinkOutOfADirectory(t *testing.T) {
 
 	t.Run("but follows a link that is named itself", func(t *testing.T) {
 		link := filepath.Join(t.TempDir(), "link")
-		if err := os.Symlink(dir, link); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(dir, link))
 		got, _ := fileRun{args: []string{"convert", link}}.run(t)
 		wantAnswer(t, answer{Out: oneRDTAfter}, got)
 	})

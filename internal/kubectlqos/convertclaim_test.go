@@ -65,13 +65,6 @@ func TestConvertTurnsRequestsOfClaimsIntoClasses(t *testing.T) {
 			answer{0, stockClaim("disk-example", "") + "---\n" + fastClass, ""},
 		},
 		{
-			"an error if the driver is unknown",
-			fileRun{files: map[string]string{"a.yaml": kepClaim}, args: []string{"convert", "DIR/a.yaml"}},
-			answer{program.ExitProblems, "", "DIR/a.yaml:5: PersistentVolumeClaim data: spec.storageClassName: the driver of the volume is unknown, " +
-				"because StorageClass \"fast\" is not in the input; add the StorageClass, or pass --driver NAME\n" +
-				"Error: there is 1 problem; nothing was written\n"},
-		},
-		{
 			"an error for an invalid name of a driver",
 			fileRun{args: []string{"convert", "--driver", "a b", "-"}},
 			answer{program.ExitUsage, "", "Error: usage: --driver \"a b\" is not the name of a driver; write one like topolvm.io; " +
@@ -103,8 +96,4 @@ spec:
 	got, _ := fileRun{files: map[string]string{"a.yaml": oneRDT, "b.yaml": oneRDT}, args: []string{"convert", "--claims", "DIR"}}.run(t)
 	pod, _, _ := strings.Cut(claims, "---\n")
 	wantAnswer(t, answer{0, claims + "---\n" + pod, "note: claims need a DeviceClass for each class; run: kubectl qos device-classes | kubectl apply -f -\n"}, got)
-
-	got, _ = fileRun{stdin: strings.NewReader("spec: {nodeName: a, " + oneRDT[len("spec: {"):]), args: []string{"convert", "--claims"}}.run(t)
-	wantAnswer(t, answer{program.ExitProblems, "", `stdin:1: spec.nodeName: is "a", but only the scheduler allocates claims, and it skips pods with a node; ` +
-		"use a nodeSelector, or convert without --claims\nError: there is 1 problem; nothing was written\n"}, got)
 }

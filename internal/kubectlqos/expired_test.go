@@ -59,17 +59,6 @@ Note: the numbers of node-1 are outdated, because qos-kubelet-shim does not repo
 `}, r.run(t, "top"))
 }
 
-func TestTheStateOfPodsHasItsAgeIfTheirNodeDoesNotReport(t *testing.T) {
-	r := newRig(t, "plain.yaml")
-	r.put(t, aPod("p").on("n1").asks("rdt=gold").running().Pod)
-	r.holds(t, "main=gold")
-	r.reportedAt(t, "n1", elevenMinutesAgo)
-	const want = "p | main | k8s.io/rdt | gold | gold | container | NodeNotReported: last known state: the last report of qos-kubelet-shim on n1 was 10m ago"
-	if got := bare(r.run(t, "pods", "p").Out); got != want {
-		t.Errorf(" got %s\nwant %s", got, want)
-	}
-}
-
 func TestAWatchShowsThatANodeDoesNotReportAnyMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "plain.yaml")

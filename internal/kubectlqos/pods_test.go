@@ -246,6 +246,8 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 			"p | main | k8s.io/rdt | silver | silver | container"},
 		{"the plugin does not run", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", notReady,
 			"p | main | k8s.io/rdt | gold | gold | container | PluginNotReady: last known state: qos-nri-plugin of n1 has not been ready since 2026-05-01T12:00:00Z"},
+		{"the node does not report", aPod("p").on("n1").asks("rdt=gold").running(), "main=gold", func(t *testing.T, r *rig) { r.reportedAt(t, "n1", elevenMinutesAgo) },
+			"p | main | k8s.io/rdt | gold | gold | container | NodeNotReported: last known state: the last report of qos-kubelet-shim on n1 was 10m ago"},
 		{"the pod's node has no NodeQOSResources", aPod("p").on("n9").asks("rdt=gold").running(), "", nil,
 			"p | main | k8s.io/rdt | gold | unknown | container | NodeNotReported: no NodeQOSResources of n9 can be read; check that qos-kubelet-shim runs there"},
 		{"each of two containers has its own class", aPod("p").with("side").on("n1").limited(gold).running(), "main=gold,side=bronze", nil,

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // scramble returns a text of randomly chosen pieces. It replaces Go's fuzzer, which would have to build the whole
@@ -42,11 +43,7 @@ func checkMerge(t *testing.T, had, asked string) {
 		return
 	}
 
-	merged, err := c.merge(had)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	merged := must.Get(c.merge(had))(t)
 	after, err := classes.ParsePairs(merged)
 	if err != nil {
 		t.Fatalf("annotation %q with the change %q becomes %q, which is invalid: %v", had, asked, merged, err)

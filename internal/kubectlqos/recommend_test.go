@@ -14,21 +14,18 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // fileOf returns a class file with one class of block I/O.
 func fileOf(t *testing.T, class, device, limit, bound string) *structpb.Struct {
 	t.Helper()
-	file, err := structpb.NewStruct(map[string]any{
+	return must.Get(structpb.NewStruct(map[string]any{
 		"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "QOSClassConfig", "resources": []any{map[string]any{
 			"name": "k8s.io/blockio", "classes": []any{map[string]any{"name": class}},
 			"blockio": map[string]any{"Classes": map[string]any{class: []any{map[string]any{"Devices": []any{device}, limit: bound}}}},
 		}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
+	}))(t)
 }
 
 // recommendAnswer is the answer of the plugin of node-1 about all pods.

@@ -28,6 +28,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // resizeRig has the StatefulSet db with two replicas, whose volumes have 10 GiB.
@@ -78,14 +79,9 @@ func (r *resizeRig) during(step func(pause int)) {
 func (r *resizeRig) grow(t *testing.T, claim, size, capacity string) {
 	t.Helper()
 	claims := r.core.CoreV1().PersistentVolumeClaims("default")
-	c, err := claims.Get(t.Context(), claim, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(claims.Get(t.Context(), claim, metav1.GetOptions{}))(t)
 	c.Spec.Resources.Requests, c.Status.Capacity = sized(size), sized(capacity)
-	if _, err := claims.Update(t.Context(), c, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(claims.Update(t.Context(), c, metav1.UpdateOptions{}))(t)
 }
 
 // reports writes the status of the object.
@@ -98,17 +94,12 @@ func (r *resizeRig) reports(t *testing.T, ready, stalled, reason, message string
 			map[string]any{"type": "Stalled", "status": stalled, "reason": reason, "message": message},
 		},
 	}
-	if err := r.objects.Tracker().Update(volumesKind(), object, "default"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.objects.Tracker().Update(volumesKind(), object, "default"))
 }
 
 func (r *resizeRig) object(t *testing.T) *unstructured.Unstructured {
 	t.Helper()
-	object, err := r.objects.Tracker().Get(volumesKind(), "default", "db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := must.Get(r.objects.Tracker().Get(volumesKind(), "default", "db"))(t)
 	return object.(*unstructured.Unstructured).DeepCopy()
 }
 
@@ -213,9 +204,7 @@ statefulset/db template data: storage 20Gi for 2 replicas
 	r.during(func(int) {
 		object := r.object(t)
 		object.SetGeneration(9) // another client changes the request
-		if err := r.objects.Tracker().Update(volumesKind(), object, "default"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.objects.Tracker().Update(volumesKind(), object, "default"))
 	})
 	wantAnswer(t, answer{Code: 1, Out: waits, Errors: "Error: statefulset/db template data: storage 20Gi was changed by another client meanwhile; see kubectl get statefulsetvolumes db\n"},
 		r.run(t, "resize", "db", "--storage=20Gi"))
@@ -256,10 +245,7 @@ func TestResizeRecreatesTheStatefulSet(t *testing.T) {
 		t.Errorf("deletions %+v", r.deletions)
 	}
 
-	set, err := r.core.AppsV1().StatefulSets("default").Get(t.Context(), "db", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(r.core.AppsV1().StatefulSets("default").Get(t.Context(), "db", metav1.GetOptions{}))(t)
 	if size := set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage(); size.String() != "20Gi" || set.UID != "" || *set.Spec.Replicas != 2 {
 		t.Errorf("the new StatefulSet: %+v", set)
 	}

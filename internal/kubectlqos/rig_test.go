@@ -28,6 +28,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // rig is a cluster that commands are run against.
@@ -69,10 +70,7 @@ func (r *rig) load(t *testing.T, files ...string) {
 
 func documentsIn(t *testing.T, file string) []string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(filepath.Join("testdata", file)))(t)
 	return strings.Split(string(data), "\n---\n")
 }
 
@@ -84,14 +82,14 @@ func (r *rig) add(t *testing.T, text string) {
 		t.Fatalf("%v in %s", err, text)
 	}
 
-	var err error
 	switch kind := object.GetKind(); kind {
 	case "NodeQOSResources":
-		err = r.objects.Tracker().Create(nodeKind(), object, "")
+		must.Do(t, r.objects.Tracker().Create(nodeKind(), object, ""))
 	case "StatefulSetVolumes":
-		err = r.objects.Tracker().Create(volumesKind(), object, "default")
+		must.Do(t, r.objects.Tracker().Create(volumesKind(), object, "default"))
 	case "Deployment", "StatefulSet", "DaemonSet":
-		err = r.objects.Tracker().Create(appsv1.SchemeGroupVersion.WithResource(strings.ToLower(kind)+"s"), object, object.GetNamespace())
+		resource := appsv1.SchemeGroupVersion.WithResource(strings.ToLower(kind) + "s")
+		must.Do(t, r.objects.Tracker().Create(resource, object, object.GetNamespace()))
 	case "Pod":
 		r.put(t, podOf(t, text))
 	case "Namespace":
@@ -99,18 +97,13 @@ func (r *rig) add(t *testing.T, text string) {
 	default:
 		t.Fatalf("unknown kind %q in %s", kind, text)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // put puts objects of Kubernetes into the cluster.
 func (r *rig) put(t *testing.T, objects ...runtime.Object) {
 	t.Helper()
 	for _, object := range objects {
-		if err := r.core.Tracker().Add(object); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, r.core.Tracker().Add(object))
 	}
 }
 
@@ -134,29 +127,19 @@ func (r *rig) updatePod(t *testing.T, name string, change func(*corev1.Pod)) {
 
 func (r *rig) updatePodIn(t *testing.T, namespace, name string, change func(*corev1.Pod)) {
 	t.Helper()
-	object, err := r.core.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), namespace, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := must.Get(r.core.Tracker().Get(corev1.SchemeGroupVersion.WithResource("pods"), namespace, name))(t)
 	pod := object.DeepCopyObject().(*corev1.Pod)
 	change(pod)
 	as := metav1.UpdateOptions{FieldManager: nodeqosv1alpha1.FieldManager}
-	if err := r.core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace, as); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.core.Tracker().Update(corev1.SchemeGroupVersion.WithResource("pods"), pod, pod.Namespace, as))
 }
 
 func (r *rig) updateNode(t *testing.T, name string, change func(object map[string]any)) {
 	t.Helper()
-	object, err := r.objects.Tracker().Get(nodeKind(), "", name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := must.Get(r.objects.Tracker().Get(nodeKind(), "", name))(t)
 	node := object.DeepCopyObject().(*unstructured.Unstructured)
 	change(node.Object)
-	if err := r.objects.Tracker().Update(nodeKind(), node, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.objects.Tracker().Update(nodeKind(), node, ""))
 }
 
 // updateStatus changes the status of the NodeQOSResources of a node.

@@ -4,7 +4,6 @@
 package kubectlqos
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -18,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 const ownKey = "container.qos.noderesource.dev/main"
@@ -73,10 +74,7 @@ func notReady(t *testing.T, r *rig) {
 
 func (r *setRig) annotation(t *testing.T, key string) string {
 	t.Helper()
-	pod, err := r.core.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	pod := must.Get(r.core.CoreV1().Pods("default").Get(t.Context(), "p", metav1.GetOptions{}))(t)
 	return pod.Annotations[key]
 }
 
@@ -137,6 +135,16 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		}, answer{Out: "pod/p container main: k8s.io/rdt gold -> <system default>\n"}, "rdt="},
 		{"the class that the container has", goldPod(), []string{"p", "-c", "main", "k8s.io/rdt=gold"}, nil,
 			answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, "k8s.io/rdt=gold"},
+		{"the class that the container has, without a free slot and on a node that does not follow annotations", goldPod(), []string{"p", "rdt=gold"}, func(t *testing.T, r *setRig) {
+			r.updateRDT(t, "gold", func(of map[string]any) { of["inUse"] = int64(2) })
+			r.updateStatus(t, "n1", func(status map[string]any) { status["followsAnnotations"] = false })
+		}, answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, "rdt=gold"},
+		{"a class that a policy refuses", goldPod(), []string{"p", "rdt=silver"}, func(_ *testing.T, r *setRig) {
+			r.core.PrependReactor("patch", "pods", failing(apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("no gold for you"))))
+		}, answer{Code: 1, Errors: "Error: a permission is missing: pods \"p\" is forbidden: no gold for you; list your permissions with: kubectl auth can-i --list\n"}, "rdt=gold"},
+		{"a change that conflicts with another client at each attempt", goldPod(), []string{"p", "rdt=silver"}, func(_ *testing.T, r *setRig) {
+			r.core.PrependReactor("patch", "pods", failing(apierrors.NewConflict(corev1.Resource("pods"), "p", nil)))
+		}, answer{Code: 1, Errors: "Error: pod p was changed by another client at every attempt; try again\n"}, "rdt=gold"},
 		{"a class that the node refuses", goldPod(), []string{"p", "-c", "main", "rdt=silver"}, func(t *testing.T, r *setRig) {
 			r.refusesAfter(t, time.Second, full)
 		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
@@ -198,16 +206,6 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestSetDoesNotNeedASlotThatTheContainerHas requests the class gold for a container that has it. No slot of gold is free,
-// and the node does not follow annotations, but nothing has to change.
-func TestSetDoesNotNeedASlotThatTheContainerHas(t *testing.T) {
-	r := newSetRig(t, goldPod())
-	r.holds(t, "main=gold")
-	r.updateRDT(t, "gold", func(of map[string]any) { of["inUse"] = int64(2) })
-	r.updateStatus(t, "n1", func(status map[string]any) { status["followsAnnotations"] = false })
-	wantAnswer(t, answer{Out: "pod/p container main: k8s.io/rdt stays gold\n"}, r.run(t, "set", "p", "rdt=gold"))
 }
 
 func TestSetForThePodDoesNotChangeContainersWithTheirOwnRequest(t *testing.T) {
@@ -303,22 +301,11 @@ func TestSetKeepsAChangeByAnotherClientAtTheSameTime(t *testing.T) {
 		}
 
 		var patch struct{ Metadata map[string]any }
-		if err := json.Unmarshal(r.patches[len(r.patches)-1].Patch, &patch); err != nil {
-			t.Fatal(err)
-		}
-
+		must.Do(t, json.Unmarshal(r.patches[len(r.patches)-1].Patch, &patch))
 		want := map[string]any{"uid": "uid-p", "resourceVersion": "2", "annotations": map[string]any{ownKey: "blockio=,rdt=silver"}}
 		if diff := cmp.Diff(want, patch.Metadata); diff != "" {
 			t.Errorf("the last patch differs (-want +got):\n%s", diff)
 		}
-	})
-}
-
-func TestSetGivesUpIfEachAttemptConflictsWithAnotherClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newSetRig(t, goldPod())
-		r.core.PrependReactor("patch", "pods", failing(apierrors.NewConflict(corev1.Resource("pods"), "p", nil)))
-		wantAnswer(t, answer{Code: 1, Errors: "Error: pod p was changed by another client at every attempt; try again\n"}, r.run(t, "set", "p", "rdt=silver"))
 	})
 }
 
@@ -330,15 +317,6 @@ func TestSetPassesADryRunOnToTheServer(t *testing.T) {
 	}
 	if options := r.patches[0].GetPatchOptions(); len(options.DryRun) != 1 || options.DryRun[0] != metav1.DryRunAll {
 		t.Errorf("the patch has the options %+v, want a dry run", options)
-	}
-}
-
-func TestSetReportsTheMessageOfAPolicy(t *testing.T) {
-	r := newSetRig(t, goldPod())
-	r.core.PrependReactor("patch", "pods", failing(apierrors.NewForbidden(corev1.Resource("pods"), "p", context.Canceled)))
-	got := r.run(t, "set", "p", "rdt=silver")
-	if got.Code != 1 || !strings.Contains(got.Errors, `a permission is missing: pods "p" is forbidden`) {
-		t.Errorf("answer is %+v", got)
 	}
 }
 
@@ -355,10 +333,7 @@ func TestAChangeKeepsTheRequestsForOtherResources(t *testing.T) {
 		{"one request is removed and one is added", "rdt=gold", "rdt-,blockio=slow", "blockio=slow"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			change, err := parseChange([]string{c.change})
-			if err != nil {
-				t.Fatal(err)
-			}
+			change := must.Get(parseChange([]string{c.change}))(t)
 			got, err := change.merge(c.had)
 			if err != nil || got != c.want {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 var update = flag.Bool("update", false, "write what commands answer into the transcripts, to be read before it is believed")
@@ -58,15 +60,10 @@ func TestCommandsAnswerAsInTheTranscripts(t *testing.T) {
 
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(file))(t)
 			got := newRig(t, "nodes.yaml", "pods.yaml").replay(t, string(data))
 			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(file, []byte(got), 0o600))
 			}
 			if diff := cmp.Diff(string(data), got); diff != "" {
 				t.Errorf("answers differ (-want +got):\n%s", diff)
@@ -78,11 +75,7 @@ func TestCommandsAnswerAsInTheTranscripts(t *testing.T) {
 // TestDocumentationShowsWhatCommandsAnswer replays those console blocks of docs/kubectl.md that begin with prompt.
 func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
 	file := "../../docs/kubectl.md"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	data := must.Get(os.ReadFile(file))(t)
 	blocks := regexp.MustCompile("(?s)```console\n(.*?)```")
 	found := 0
 	got := blocks.ReplaceAllStringFunc(string(data), func(block string) string {
@@ -95,9 +88,7 @@ func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
 	})
 
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(got), 0o600))
 	}
 
 	if diff := cmp.Diff(string(data), got); diff != "" || found == 0 {
@@ -108,11 +99,7 @@ func TestDocumentationShowsWhatCommandsAnswer(t *testing.T) {
 // TestDocumentationShowsWhatIsConverted converts the first block of each pair of YAML blocks in docs/kubectl.md, and
 // compares the result with the second block.
 func TestDocumentationShowsWhatIsConverted(t *testing.T) {
-	data, err := os.ReadFile("../../docs/kubectl.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	data := must.Get(os.ReadFile("../../docs/kubectl.md"))(t)
 	_, section, _ := strings.Cut(string(data), "\n## Convert and quota\n")
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(section, -1)
 	for i, c := range []struct{ name, command string }{{"a pod", "convert"}, {"a quota", "quota"}, {"a claim", "convert"}, {"a pod by claims", "convert --claims"}} {

@@ -24,6 +24,7 @@ import (
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 	"github.com/qos-nri/qos-nri-plugin/internal/tables"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // plugins simulates the plugins of the nodes, from which "kubectl qos top usage" requests the usage.
@@ -229,19 +230,14 @@ func TestUsageRefusesWrongFlags(t *testing.T) {
 func TestThePluginsAnswerIsRead(t *testing.T) {
 	at := time.Date(2026, 5, 1, 13, 0, 0, 500, time.UTC)
 	measurements := []*qosv1alpha1.Measurement{{Name: "fs_reads_total", Part: "sda", Value: 1 << 40}}
-	data, err := protojson.Marshal(&qosv1alpha1.WatchUsageResponse{
+	data := must.Get(protojson.Marshal(&qosv1alpha1.WatchUsageResponse{
 		Time:       timestamppb.New(at),
 		Classes:    []*qosv1alpha1.ClassUsage{{Resource: "k8s.io/rdt", Class: "gold", Measurements: measurements}},
 		Containers: []*qosv1alpha1.ContainerUsage{{Resource: "k8s.io/rdt", Namespace: "shop", Pod: "cart", Container: "main", Id: "c1", Measurements: measurements}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 
 	var got nodeUsage
-	if err := json.Unmarshal(data, &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data, &got))
 	read := []tables.Measurement{{Name: "fs_reads_total", Part: "sda", Value: 1 << 40}}
 	want := nodeUsage{
 		Time:       at,

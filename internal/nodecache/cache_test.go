@@ -15,6 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodeapi"
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 	"github.com/qos-nri/qos-nri-plugin/test/apitest"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // serve runs a node API until `stop` is called.
@@ -68,10 +69,7 @@ func ready(s nodecache.State) bool { return s.Ready() }
 
 func socketPath(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "cache")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "cache"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Join(dir, "qos.sock")
 }
@@ -91,15 +89,9 @@ func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 		t.Errorf("without class files, Latest is %v and Status is %v; want only Latest", waiting.Latest, waiting.Status)
 	}
 
-	if err := n.Load(t.Context(), apitest.Files); err != nil {
-		t.Fatal(err)
-	}
-
+	must.Do(t, n.Load(t.Context(), apitest.Files))
 	await(t, cache, "the plugin is ready", ready)
-	if err := n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"); err != nil {
-		t.Fatal(err)
-	}
-
+	must.Do(t, n.RunPod(t.Context(), "default", "web", "rdt=gold", "main"))
 	await(t, cache, "the cache has the pod", func(s nodecache.State) bool { return len(s.Assignments.GetPods()) == 1 })
 
 	n.Disconnected()
@@ -126,8 +118,6 @@ func TestTheLastReadyStateIsKeptWhileThePluginIsNotReady(t *testing.T) {
 func restarted(t *testing.T) *apitest.Node {
 	t.Helper()
 	n := apitest.NewNode()
-	if err := n.Load(t.Context(), apitest.Files); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Load(t.Context(), apitest.Files))
 	return n
 }

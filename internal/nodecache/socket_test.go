@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 	"github.com/qos-nri/qos-nri-plugin/test/nobody"
 )
 
@@ -27,10 +28,7 @@ func (l logLines) Write(line []byte) (int, error) {
 // listen makes a socket that does not accept connections.
 func listen(t *testing.T, socket string) *net.UnixListener {
 	t.Helper()
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"}))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	return listener
 }
@@ -47,18 +45,12 @@ func TestAnUnusableSocketIsLoggedOnceWithTheRemedy(t *testing.T) {
 			_ = listener.Close()
 		}},
 		{"the path is a regular file", "connection refused", "check that it runs with the same --api-socket", func(t *testing.T, socket string) {
-			if err := os.WriteFile(socket, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(socket, nil, 0o600))
 		}},
 		{"the shim has no permission", "permission denied", "run qos-kubelet-shim as root, or in the group of qos-nri-plugin's --api-socket-group or --api-read-socket-group", func(t *testing.T, socket string) {
 			listen(t, socket)
-			if err := os.Chmod(filepath.Dir(socket), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(socket, 0); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chmod(filepath.Dir(socket), 0o755))
+			must.Do(t, os.Chmod(socket, 0))
 			nobody.Become(t)
 		}},
 	} {

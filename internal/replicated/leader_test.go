@@ -14,27 +14,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // leaseName is the Lease of these tests.
 const leaseName = "qos"
 
 func TestTwoReplicasOnAHostHaveDifferentIdentities(t *testing.T) {
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	first, err := newIdentity()
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	second, err := newIdentity()
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	host := must.Get(os.Hostname())(t)
+	first := must.Get(newIdentity())(t)
+	second := must.Get(newIdentity())(t)
 	if first == second || !strings.HasPrefix(first, host+"_") {
 		t.Errorf("the identities are %s and %s", first, second)
 	}

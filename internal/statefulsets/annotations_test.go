@@ -20,6 +20,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
@@ -97,16 +98,11 @@ func orphaned(t *testing.T, annotations map[string]string) *rig {
 	t.Helper()
 	r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
 	r.once(t, 0) // the caches have the object
-	object, err := r.controller.dynamic.Resource(objectResource()).Namespace("ns").Get(t.Context(), "db", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := must.Get(r.controller.dynamic.Resource(objectResource()).Namespace("ns").Get(t.Context(), "db", metav1.GetOptions{}))(t)
 	object.SetUID("object")
 	object.SetGeneration(object.GetGeneration() + 1) // `synced` waits for it
 	object.SetAnnotations(annotations)
-	if err := r.dynamic.Tracker().Update(objectResource(), object, "ns"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.dynamic.Tracker().Update(objectResource(), object, "ns"))
 	return r
 }
 

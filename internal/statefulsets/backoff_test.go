@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/replicated"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // once calls reconcile once, at a time after the start of the test, and returns the time until the next call.
@@ -118,15 +119,10 @@ func TestEventsOfPodsDoNotRepeatARefusedPatch(t *testing.T) {
 func TestAnotherRequestIsTriedAtOnce(t *testing.T) {
 	r := newStillRig(t, newSnapshot(), "data=20Gi", exceeded())
 	r.once(t, 0)
-	object, err := r.dynamic.Tracker().Get(objectResource(), "ns", "db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	object := must.Get(r.dynamic.Tracker().Get(objectResource(), "ns", "db"))(t)
 	next := object.(*unstructured.Unstructured).DeepCopy()
 	next.SetGeneration(6)
-	if err := r.dynamic.Tracker().Update(objectResource(), next, "ns"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.dynamic.Tracker().Update(objectResource(), next, "ns"))
 	if r.once(t, 0); r.patches() != 2 {
 		t.Errorf("%d patches, want 2", r.patches())
 	}

@@ -31,6 +31,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // rig is a controller that runs against fakes of the API.
@@ -81,23 +82,16 @@ func newStillRig(t *testing.T, s snapshot, text string, patch error) *rig {
 
 	object := nodeqosv1alpha1.StatefulSetVolumes{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "db", Generation: 5}, Spec: request(t, text)}
 	object.APIVersion, object.Kind = nodeqosv1alpha1.GroupVersion.String(), nodeqosv1alpha1.StatefulSetVolumesKind
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must.Get(runtime.DefaultUnstructuredConverter.ToUnstructured(&object))(t)
 	kinds := map[schema.GroupVersionResource]string{objectResource(): nodeqosv1alpha1.StatefulSetVolumesKind + "List"}
 	r.dynamic = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
 	stored := r.dynamic.Resource(objectResource()).Namespace("ns")
 	if text != "" {
-		if _, err := stored.Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(stored.Create(t.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{}))(t)
 	}
 	r.dynamic.PrependReactor("patch", nodeqosv1alpha1.StatefulSetVolumesPlural, r.keep)
 
-	if r.controller, err = newController(r.client, r.dynamic, r.recorder, slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
+	r.controller = must.Get(newController(r.client, r.dynamic, r.recorder, slog.New(slog.DiscardHandler)))(t)
 	r.run(t, func(ctx context.Context) error {
 		group := &errgroup.Group{}
 		r.Start(ctx, group)
@@ -189,14 +183,9 @@ func (r *rig) awaits(t *testing.T, want string) (message string) {
 func (r *rig) change(t *testing.T, name string, change func(*corev1.PersistentVolumeClaim)) {
 	t.Helper()
 	claims := r.client.CoreV1().PersistentVolumeClaims("ns")
-	claim, err := claims.Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claim := must.Get(claims.Get(t.Context(), name, metav1.GetOptions{}))(t)
 	change(claim)
-	if _, err := claims.Update(t.Context(), claim, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(claims.Update(t.Context(), claim, metav1.UpdateOptions{}))(t)
 }
 
 // requested waits until a claim requests a size.
@@ -229,14 +218,9 @@ func (r *rig) events() (all []string) {
 func (r *rig) annotate(t *testing.T, annotations map[string]string) {
 	t.Helper()
 	sets := r.client.AppsV1().StatefulSets("ns")
-	set, err := sets.Get(t.Context(), "db", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(sets.Get(t.Context(), "db", metav1.GetOptions{}))(t)
 	set.Annotations = annotations
-	if _, err := sets.Update(t.Context(), set, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(sets.Update(t.Context(), set, metav1.UpdateOptions{}))(t)
 }
 
 func (r *rig) templates() []nodeqosv1alpha1.VolumeClaimTemplateStatus {
@@ -312,9 +296,7 @@ func TestAChangeOfAStorageClassIsNoticed(t *testing.T) {
 	r := newRig(t, s, "data=20Gi", nil)
 	r.awaits(t, "Stalled ExpansionNotAllowed")
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "fixed"}, AllowVolumeExpansion: new(true)}
-	if _, err := r.client.StorageV1().StorageClasses().Update(t.Context(), class, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.client.StorageV1().StorageClasses().Update(t.Context(), class, metav1.UpdateOptions{}))(t)
 	r.requested(t, "data-db-0", "20Gi")
 }
 
@@ -327,9 +309,7 @@ func TestAnObjectMayBeCreatedBeforeItsStatefulSet(t *testing.T) {
 	if got := r.templates(); len(got) != 1 || got[0].FinishedReconciliationGeneration != 0 {
 		t.Errorf("status: %+v", got)
 	}
-	if _, err := r.client.AppsV1().StatefulSets("ns").Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.client.AppsV1().StatefulSets("ns").Create(t.Context(), set, metav1.CreateOptions{}))(t)
 	r.requested(t, "data-db-0", "20Gi")
 }
 
@@ -340,11 +320,7 @@ func TestASizeWithAnExponentIsRefused(t *testing.T) {
 		content := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"volumeClaimTemplates": []any{
 			map[string]any{"name": "data", "storage": size, "volumeAttributesClassName": "gold"}, map[string]any{"name": "log", "storage": "20Gi"},
 		}}}}
-		object, err := readObject(content)
-		if err != nil {
-			t.Fatal(err)
-		}
-
+		object := must.Get(readObject(content))(t)
 		s := newSnapshot()
 		s.set.Spec.Replicas = new(int32(1))
 		steps := plan(s, object.Spec)

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // TestTheControllerKeepsLittleOfEachObject uses objects of about 1 MiB that every user with the role edit can create. The controller has
@@ -35,10 +37,7 @@ func TestTheControllerKeepsLittleOfEachObject(t *testing.T) {
 	} {
 		before, kept := heap(), []any{}
 		for i := range count {
-			trimmed, err := trim(create(metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(i)}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			trimmed := must.Get(trim(create(metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint(i)})))(t)
 			kept = append(kept, trimmed)
 		}
 		if each := (heap() - before) / count; each > 512<<10 {

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/yaml"
+
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // stillController is a controller whose informers do not watch the API. A test fills their stores, and calls the methods of the controller.
@@ -45,9 +47,7 @@ func newStillController(t *testing.T, manifests string, nodes ...string) stillCo
 		reported: map[string]map[types.UID]string{}, writes: map[string]*rate.Limiter{},
 	}
 	for _, pod := range pods {
-		if err := c.pods.GetStore().Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.pods.GetStore().Add(pod))
 	}
 	for _, node := range nodes {
 		if node != "" {
@@ -119,21 +119,15 @@ func (w *writer) Patch(
 func (c stillController) putNode(t *testing.T, node string) {
 	t.Helper()
 	object := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(node), &object.Object); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.nodes.GetStore().Add(object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(node), &object.Object))
+	must.Do(t, c.nodes.GetStore().Add(object))
 }
 
 // reconciled reconciles the object of a node, and returns the patch, or "" if nothing is written.
 func (c stillController) reconciled(t *testing.T, node string) (patch string) {
 	t.Helper()
 	c.writer.patch = ""
-	if err := c.reconcile(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.reconcile(t.Context(), node))
 	return c.writer.patch
 }
 
@@ -160,11 +154,7 @@ func TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom(t *testing.T) {
 		c := newStillController(t, manifests, "metadata: {name: node-1}")
 		c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 		defer c.queue.ShutDown()
-		claim, err := c.objects.claims.PersistentVolumeClaims("a").Get("data")
-		if err != nil {
-			t.Fatal(err)
-		}
-
+		claim := must.Get(c.objects.claims.PersistentVolumeClaims("a").Get("data"))(t)
 		writes := 0
 		for i := range 100 {
 			claim.Spec.VolumeAttributesClassName = new([]string{"silver", "gold"}[i%2])

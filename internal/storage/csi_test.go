@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/unixsocket"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // modifiable has the manifests of a CSI volume with a handle, of its claim, and of a pod on node-1 whose container main runs.
@@ -167,10 +168,7 @@ func TestTheEndpointAnswersTheQueriesOfTheExternalResizer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
 	go func() { served <- endpoint.serve(ctx, dir) }()
-	conn, err := unixsocket.Dial(filepath.Join(dir, "topolvm.io.sock"), 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(unixsocket.Dial(filepath.Join(dir, "topolvm.io.sock"), 1<<20))(t)
 	defer conn.Close()
 
 	identity, controller := csi.NewIdentityClient(conn), csi.NewControllerClient(conn)

@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/volumeio"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func attributes(name string, parameters map[string]string) *storagev1.VolumeAttributesClass {
@@ -25,10 +26,7 @@ func attributes(name string, parameters map[string]string) *storagev1.VolumeAttr
 }
 
 func TestALimitAppliesToReadsAndToWrites(t *testing.T) {
-	got, err := LimitsOf(attributes("gold", map[string]string{"iops": "1k", "throughput": "100Mi"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(LimitsOf(attributes("gold", map[string]string{"iops": "1k", "throughput": "100Mi"})))(t)
 	want := nodeqosv1alpha1.VolumeClass{Name: "gold", VolumeLimits: qos.VolumeLimits{
 		MaxReadBps: 100 << 20, MaxWriteBps: 100 << 20, MaxReadIops: 1000, MaxWriteIops: 1000,
 	}}

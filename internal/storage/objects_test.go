@@ -20,6 +20,7 @@ import (
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // manifests has the pod db, whose container main mounts the volume of the claim data, and the objects that the claim can refer to.
@@ -91,27 +92,14 @@ func read(t *testing.T, manifests string) (*objects, []*corev1.Pod) {
 
 	for document := range strings.SplitSeq(manifests, "---\n") {
 		var kind struct{ Kind string }
-		if err := yaml.Unmarshal([]byte(document), &kind); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(document), &kind))
 		object := examples[kind.Kind]()
-		if err := yaml.UnmarshalStrict([]byte(document), object); err != nil {
-			t.Fatal(err)
-		}
-		trimmed, err := Trim(object) // as in the informers
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stores[kind.Kind].Add(trimmed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.UnmarshalStrict([]byte(document), object))
+		trimmed := must.Get(Trim(object))(t) // as in the informers
+		must.Do(t, stores[kind.Kind].Add(trimmed))
 	}
 
-	pods, err := corelisters.NewPodLister(stores["Pod"]).List(labels.Everything())
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	pods := must.Get(corelisters.NewPodLister(stores["Pod"]).List(labels.Everything()))(t)
 	return &objects{
 		claims:  corelisters.NewPersistentVolumeClaimLister(stores["PersistentVolumeClaim"]),
 		volumes: corelisters.NewPersistentVolumeLister(stores["PersistentVolume"]),

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
@@ -57,10 +58,7 @@ func sizeInEtcd(t *testing.T, spec nodeqosv1alpha1.NodeQOSResourcesSpec) int {
 	for _, v := range spec.Volumes {
 		inForce := nodeqosv1alpha1.VolumeStatus{ClaimedVolume: v, State: nodeqosv1alpha1.VolumeInForce, Device: "253:3"}
 		object.Status.Volumes = append(object.Status.Volumes, inForce)
-		key, err := json.Marshal(map[string]string{"podUID": v.PodUID, "container": v.Container, "path": v.Path})
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := must.Get(json.Marshal(map[string]string{"podUID": v.PodUID, "container": v.Container, "path": v.Path}))(t)
 		none := map[string]any{}
 		owned["k:"+string(key)] = map[string]any{".": none, "f:claim": none, "f:class": none, "f:container": none, "f:path": none, "f:podUID": none}
 		status["k:"+string(key)] = map[string]any{
@@ -70,16 +68,10 @@ func sizeInEtcd(t *testing.T, spec nodeqosv1alpha1.NodeQOSResourcesSpec) int {
 	for manager, fields := range map[string]map[string]any{
 		"qos-storage": {"f:spec": map[string]any{"f:volumes": owned}}, "qos-kubelet-shim": {"f:status": map[string]any{"f:volumes": status}},
 	} {
-		raw, err := json.Marshal(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.Marshal(fields))(t)
 		object.ManagedFields = append(object.ManagedFields, metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(string(raw))})
 	}
-	data, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(object))(t)
 	return len(data)
 }
 

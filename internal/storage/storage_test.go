@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	nodeqosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // TestAReplicaIsReadyWhenItHasAllObjects lets the API refuse lists of one kind at first. The replica does not lead.
@@ -37,11 +38,7 @@ func TestAReplicaIsReadyWhenItHasAllObjects(t *testing.T) {
 
 	kinds := map[schema.GroupVersionResource]string{nodeqosv1alpha1.GroupVersion.WithResource(nodeqosv1alpha1.Plural): nodeqosv1alpha1.Kind + "List"}
 	nodes := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-	c, err := newController(client, nodes, events.NewFakeRecorder(1), nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-
+	c := must.Get(newController(client, nodes, events.NewFakeRecorder(1), nil, slog.New(slog.DiscardHandler)))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	group := &errgroup.Group{}
 	c.Start(ctx, group)

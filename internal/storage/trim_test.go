@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // TestTheControllerKeepsLittleOfEachObject uses large objects that every user can create. The controller has 512 MiB.
@@ -41,10 +43,7 @@ func TestTheControllerKeepsLittleOfEachObject(t *testing.T) {
 	} {
 		before, kept := heap(), []any{}
 		for i := range count {
-			trimmed, err := Trim(create(metav1.ObjectMeta{Name: fmt.Sprint(i)}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			trimmed := must.Get(Trim(create(metav1.ObjectMeta{Name: fmt.Sprint(i)})))(t)
 			kept = append(kept, trimmed)
 		}
 		each := (heap() - before) / count
