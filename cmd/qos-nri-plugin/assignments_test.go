@@ -29,53 +29,11 @@ kube-system  agent  main       k8s.io/blockio          <system default>  -
 kube-system  agent  side       k8s.io/rdt              bronze            default
 kube-system  agent  side       k8s.io/blockio          <system default>  -
 `}},
-		{"show a pod by its name", []string{"default/web"}, answer{Out: `
+		{"show a pod by its UID", []string{"uid-web"}, answer{Out: `
 NAMESPACE  POD  CONTAINER  RESOURCE                CLASS             SOURCE  REQUESTED BY
 default    web  <pod>      vendor.example/network  fast              pod     qos.noderesource.dev/pod
 default    web  main       k8s.io/rdt              gold              pod     qos.noderesource.dev/pod
 default    web  main       k8s.io/blockio          <system default>  -
-`}},
-		{"show a pod by its UID, in YAML", []string{"uid-web", "-o", "yaml"}, answer{Out: `
----
-evictions: []
-pods:
-- containers:
-  - id: id-web-main
-    name: main
-    qosResources:
-    - class: gold
-      foreign: ""
-      limited: ""
-      name: k8s.io/rdt
-      replaced: ""
-      requestedBy: qos.noderesource.dev/pod
-      source: SOURCE_POD
-      stale: ""
-    - class: ""
-      foreign: ""
-      limited: ""
-      name: k8s.io/blockio
-      replaced: ""
-      requestedBy: ""
-      source: SOURCE_UNSPECIFIED
-      stale: ""
-    volumes: []
-  kubernetesResources: []
-  name: web
-  namespace: default
-  qosResources:
-  - class: fast
-    foreign: ""
-    limited: ""
-    name: vendor.example/network
-    replaced: ""
-    requestedBy: qos.noderesource.dev/pod
-    source: SOURCE_POD
-    stale: ""
-  sandboxId: sandbox-web
-  uid: uid-web
-refusals: []
-synchronized: true
 `}},
 		{"show that a namespace has no pods", []string{"-n", "empty"}, answer{Out: "No pods with QoS-class resources run on this node.\n"}},
 		{"show a namespace without pods, in JSON", []string{"-n", "empty", "-o", "json"}, answer{Out: "{\n  \"pods\": [],\n  \"refusals\": [],\n  \"synchronized\": true,\n  \"evictions\": []\n}\n"}},

@@ -34,6 +34,7 @@ func known() convert.Known {
 		resource("k8s.io/blockio", classes.ContainerScope, "high-prio", "throttled", "high", "slow"),
 		resource("qos.noderesource.dev/network", classes.PodScope, "slow", "normal", "fast", "high"),
 		resource("vendor.example/net", classes.PodScope, "fast"),
+		resource("vendor.example/volume", classes.VolumeScope, "fast"),
 		resource("qos.noderesource.dev/qos-foo", classes.ContainerScope, "low-prio", "normal-prioa", "high-prio"),
 		resource("vendor.example/xyz-qos", classes.ContainerScope, "low-prio", "normal", "high-prio", "high"),
 	}})

@@ -4,10 +4,12 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/qos-nri/qos-nri-plugin/api/nodeqos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -47,18 +49,11 @@ func KnownFromNodes(nodes []v1alpha1.NodeQOSResources) (Known, error) {
 	var err error
 	for i := range nodes {
 		node, status := nodes[i].Name, &nodes[i].Status
-		for _, resource := range status.QOSResources.ContainerQOSResources {
-			err = errors.Join(err, k.add(node, resource.Name, classes.ContainerScope, classNames(resource.Classes)))
-		}
-		for _, resource := range status.QOSResources.PodQOSResources {
-			err = errors.Join(err, k.add(node, resource.Name, classes.PodScope, classNames(resource.Classes)))
+		for scope, resource := range status.QOSResources.All() {
+			err = errors.Join(err, k.add(node, resource.Name, scope, classNames(resource.Classes)))
 		}
 		for _, resource := range status.UnavailableResources {
-			scope := classes.ContainerScope
-			if resource.Scope == v1alpha1.ScopePod {
-				scope = classes.PodScope
-			}
-			err = errors.Join(err, k.add(node, resource.Name, scope, nil))
+			err = errors.Join(err, k.add(node, resource.Name, cmp.Or(resource.Scope, v1alpha1.ScopeContainer), nil))
 		}
 	}
 	return k, err
@@ -73,7 +68,8 @@ func classNames(infos []v1alpha1.QOSResourceClassInfo) []string {
 }
 
 // add records that a node has these classes of a resource. `names` is nil if the classes are unknown.
-func (k *Known) add(node, resource string, scope classes.Scope, names []string) error {
+func (k *Known) add(node, resource string, of v1alpha1.Scope, names []string) error {
+	scope := classes.Scope(strings.ToLower(string(of)))
 	known, seen := k.resources[resource]
 	if seen && known.scope != scope {
 		return fmt.Errorf("node %s has %s in the scope %s, but another node has it in the scope %s; give the resource one scope on all nodes",

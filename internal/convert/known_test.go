@@ -35,6 +35,7 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 		node("b", v1alpha1.NodeQOSResourcesStatus{QOSResources: v1alpha1.QOSResourceStatus{
 			ContainerQOSResources: []v1alpha1.QOSResourceInfo{info("k8s.io/rdt", "gold", "silver")},
 			PodQOSResources:       []v1alpha1.QOSResourceInfo{info("vendor.example/net", "fast")},
+			VolumeQOSResources:    []v1alpha1.QOSResourceInfo{info("vendor.example/volume", "fast")},
 		}}),
 	}
 	all, err := convert.KnownFromNodes(nodes)
@@ -52,8 +53,13 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 			"  hard:\n    requests.vendor.example/away.x: \"3\"\n",
 		},
 		{
+			"an error for a resource of volumes", "    container: [{name: vendor.example/volume, classes: []}]\n",
+			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: vendor.example/volume is for volumes, which have no qosResources; " +
+				"request it in annotation volumes.qos.noderesource.dev/CONTAINER as PATH=CLASS",
+		},
+		{
 			"an error for a resource that no node has", "    container: [{name: blockio, classes: []}]\n",
-			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; available: k8s.io/rdt, vendor.example/away, vendor.example/net",
+			"a.yaml:7: ResourceQuota limits: spec.qosResources.container[0]: resource k8s.io/blockio does not exist in the cluster; available: k8s.io/rdt, vendor.example/away, vendor.example/net, vendor.example/volume",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -72,11 +72,11 @@ func TestAnnotationsOfRuntimesThatCannotBeConvertedAreErrors(t *testing.T) {
 // nothing, there is a note.
 func TestAnnotationsOfOtherProgramsBecomeOurs(t *testing.T) {
 	for _, test := range []struct{ name, before, after, note string }{
-		{"for the pod", "    class.memory-qos.nri.io: silver\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory=silver\n", ""},
-		{"for a container", "    class.memory-qos.nri.io/main: bronze\n", "    container.qos.noderesource.dev/main: qos.noderesource.dev/memory=bronze\n", ""},
-		{"for the system default", "    class.memory-qos.nri.io/main: \"\"\n", "    container.qos.noderesource.dev/main: \"qos.noderesource.dev/memory=\"\n", ""},
+		{"of memory-qos for the pod", "    class.memory-qos.nri.io: silver\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory=silver\n", ""},
+		{"of memory-qos for a container", "    class.memory-qos.nri.io/main: bronze\n", "    container.qos.noderesource.dev/main: qos.noderesource.dev/memory=bronze\n", ""},
+		{"of memory-qos for the system default", "    class.memory-qos.nri.io/main: \"\"\n", "    container.qos.noderesource.dev/main: \"qos.noderesource.dev/memory=\"\n", ""},
 		{
-			"beside an annotation of ours", "    qos.noderesource.dev/pod: rdt=gold\n    class.memory-qos.nri.io: silver\n",
+			"of memory-qos beside an annotation of ours", "    qos.noderesource.dev/pod: rdt=gold\n    class.memory-qos.nri.io: silver\n",
 			"    qos.noderesource.dev/pod: rdt=gold,qos.noderesource.dev/memory=silver\n", "",
 		},
 		{"of memory-policy for the pod", "    class.memory-policy.nri.io: spread\n", "    qos.noderesource.dev/pod: qos.noderesource.dev/memory-policy=spread\n", ""},
