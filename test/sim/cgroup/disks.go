@@ -34,7 +34,7 @@ func (m *Machine) AddDisk(name string, major, minor uint32) {
 		m.mkdirs(home + "/mq")
 	}
 	m.put("/sys/block/"+name, &node{kind: symlink, target: "../devices/virtual/block/" + name})
-	m.put(home+"/queue/scheduler", &node{kind: regular,
+	m.put(home+"/queue/scheduler", &node{
 		read:  func() []byte { return []byte(m.schedulerText(d)) },
 		write: func(data string) error { return m.setScheduler(d, strings.TrimSpace(data)) }})
 }
@@ -42,7 +42,7 @@ func (m *Machine) AddDisk(name string, major, minor uint32) {
 func (m *Machine) addBlock(home, name string, major, minor uint32) {
 	number := fmt.Sprintf("%d:%d", major, minor)
 	m.put("/dev/"+name, &node{kind: block, major: major, minor: minor})
-	m.put(home+"/dev", &node{kind: regular, data: []byte(number + "\n")})
+	m.put(home+"/dev", &node{data: []byte(number + "\n")})
 	m.put("/sys/dev/block/"+number, &node{kind: symlink, target: path.Join("../..", strings.TrimPrefix(home, "/sys"))})
 }
 
@@ -52,7 +52,7 @@ func (m *Machine) AddPartition(disk, name string, major, minor uint32) {
 	defer m.mu.Unlock()
 	home := "/sys/devices/virtual/block/" + disk + "/" + name
 	m.addBlock(home, name, major, minor)
-	m.put(home+"/partition", &node{kind: regular, data: []byte("1\n")})
+	m.put(home+"/partition", &node{data: []byte("1\n")})
 }
 
 // RemoveDisk removes a disk and its limits in all cgroups.
@@ -87,7 +87,7 @@ func (m *Machine) AddSymlink(name, target string) {
 func (m *Machine) AddFile(name, data string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.put(name, &node{kind: regular, data: []byte(data)})
+	m.put(name, &node{data: []byte(data)})
 }
 
 func (m *Machine) schedulerText(d *disk) string {

@@ -85,24 +85,24 @@ func (g *group) controllers() []string {
 // files returns the current files of the cgroup.
 func (g *group) files() map[string]*node {
 	files := map[string]*node{
-		"cgroup.procs": {kind: regular, read: func() []byte { return lines(slices.Sorted(maps.Keys(g.processes))) }, write: g.attach},
+		"cgroup.procs": {read: func() []byte { return lines(slices.Sorted(maps.Keys(g.processes))) }, write: g.attach},
 	}
 
 	if g.tree.version == 1 {
-		files["tasks"] = &node{kind: regular, read: g.threads, write: g.attach}
+		files["tasks"] = &node{read: g.threads, write: g.attach}
 		if slices.Contains(g.tree.controllers, "blkio") {
 			g.addLegacyFiles(files)
 		}
 		return files
 	}
 
-	files["cgroup.threads"] = &node{kind: regular, read: g.threads, write: g.attach}
+	files["cgroup.threads"] = &node{read: g.threads, write: g.attach}
 	if g.parent != nil {
-		files["cgroup.kill"] = &node{kind: regular, write: g.kill}
+		files["cgroup.kill"] = &node{write: g.kill}
 	}
 
-	files["cgroup.controllers"] = &node{kind: regular, read: func() []byte { return words(g.controllers()) }}
-	files["cgroup.subtree_control"] = &node{kind: regular, read: func() []byte { return words(g.enabled) }, write: g.enable}
+	files["cgroup.controllers"] = &node{read: func() []byte { return words(g.controllers()) }}
+	files["cgroup.subtree_control"] = &node{read: func() []byte { return words(g.enabled) }, write: g.enable}
 	if slices.Contains(g.controllers(), "io") {
 		g.addUnifiedFiles(files)
 	}
@@ -268,9 +268,9 @@ func (m *Machine) AddProcess(cgroup string, pid int, threads ...int) {
 	for _, t := range m.trees {
 		m.nodes[path.Join(t.point, cgroup)].group.processes[pid] = append([]int{pid}, threads...)
 	}
-	m.put(fmt.Sprintf("/proc/%d/cgroup", pid), &node{kind: regular, read: func() []byte { return m.cgroupOf(pid) }})
+	m.put(fmt.Sprintf("/proc/%d/cgroup", pid), &node{read: func() []byte { return m.cgroupOf(pid) }})
 	if m.nodes[mountsOf(pid)] == nil { // a test may have made it
-		m.put(mountsOf(pid), &node{kind: regular, data: []byte("50 40 0:50 / / rw - overlay overlay rw\n")})
+		m.put(mountsOf(pid), &node{data: []byte("50 40 0:50 / / rw - overlay overlay rw\n")})
 	}
 }
 

@@ -19,21 +19,17 @@ func throttleFiles() [4]string {
 
 func (g *group) addLegacyFiles(files map[string]*node) {
 	for i, name := range throttleFiles() {
-		files[name] = &node{kind: regular, read: func() []byte { return g.throttleText(i) },
-			write: func(data string) error { return g.setThrottle(i, data) }}
+		files[name] = &node{read: func() []byte { return g.throttleText(i) }, write: func(data string) error { return g.setThrottle(i, data) }}
 	}
 
-	files["blkio.throttle.io_service_bytes_recursive"] = &node{kind: regular,
-		read: func() []byte { return g.serviceText(transfers.bytes) }}
-	files["blkio.throttle.io_serviced_recursive"] = &node{kind: regular,
-		read: func() []byte { return g.serviceText(transfers.operations) }}
+	files["blkio.throttle.io_service_bytes_recursive"] = &node{read: func() []byte { return g.serviceText(transfers.bytes) }}
+	files["blkio.throttle.io_serviced_recursive"] = &node{read: func() []byte { return g.serviceText(transfers.operations) }}
 	if g.parent == nil || !slices.Contains(g.tree.machine.schedulers, "bfq") {
 		return
 	}
 
-	files["blkio.bfq.weight"] = &node{kind: regular, write: g.setLegacyBFQWeight,
-		read: func() []byte { return lines([]uint64{g.bfq.base}) }}
-	files["blkio.bfq.weight_device"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
+	files["blkio.bfq.weight"] = &node{read: func() []byte { return lines([]uint64{g.bfq.base}) }, write: g.setLegacyBFQWeight}
+	files["blkio.bfq.weight_device"] = &node{read: g.bfq.text, write: g.setBFQWeight}
 }
 
 // zeroLimit is the stored value of an IOPS limit that the kernel has truncated to 0, because a multiple of 2^32 was written. The kernel

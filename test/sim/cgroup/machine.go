@@ -35,8 +35,8 @@ type Write struct{ Path, Data string }
 type kind int
 
 const (
-	directory kind = iota
-	regular
+	regular kind = iota
+	directory
 	symlink
 	block
 	char
@@ -82,11 +82,11 @@ func newMachine(options []Option) *Machine {
 
 	m.nodes["/dev/null"] = &node{kind: char, major: 1, minor: 3}
 	mountinfo := func() []byte { return lines(m.mountinfo) }
-	m.put("/proc/1/mountinfo", &node{kind: regular, read: mountinfo})
-	m.put("/proc/self/mountinfo", &node{kind: regular, read: mountinfo})
-	m.put("/proc/sys/fs/nr_open", &node{kind: regular, data: []byte("1048576\n")})
-	m.put("/sys/devices/system/node/has_memory", &node{kind: regular, data: []byte("0-1\n")})
-	m.put("/proc/filesystems", &node{kind: regular, data: []byte("nodev\tcgroup\nnodev\tcgroup2\n")})
+	m.put("/proc/1/mountinfo", &node{read: mountinfo})
+	m.put("/proc/self/mountinfo", &node{read: mountinfo})
+	m.put("/proc/sys/fs/nr_open", &node{data: []byte("1048576\n")})
+	m.put("/sys/devices/system/node/has_memory", &node{data: []byte("0-1\n")})
+	m.put("/proc/filesystems", &node{data: []byte("nodev\tcgroup\nnodev\tcgroup2\n")})
 	return m
 }
 

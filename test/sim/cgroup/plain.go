@@ -41,7 +41,6 @@ func (g *group) addPlainFiles(files map[string]*node) {
 			continue
 		}
 		files[name] = &node{
-			kind: regular,
 			read: func() []byte { return []byte(g.plain(name) + "\n") },
 			write: func(text string) error {
 				value, err := f.parse(g, strings.TrimSpace(text))

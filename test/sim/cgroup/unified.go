@@ -16,24 +16,24 @@ func (g *group) addUnifiedFiles(files map[string]*node) {
 	m := g.tree.machine
 	if g.parent == nil {
 		if m.iocost {
-			files["io.cost.qos"] = &node{kind: regular, read: m.costQoSText, write: m.setCostQoS}
-			files["io.cost.model"] = &node{kind: regular, read: m.costModelText, write: m.setCostModel}
+			files["io.cost.qos"] = &node{read: m.costQoSText, write: m.setCostQoS}
+			files["io.cost.model"] = &node{read: m.costModelText, write: m.setCostModel}
 		}
 		return
 	}
 
-	files["io.stat"] = &node{kind: regular, read: g.ioStatText}
-	files["io.max"] = &node{kind: regular, read: g.ioMaxText, write: g.setIOMax}
+	files["io.stat"] = &node{read: g.ioStatText}
+	files["io.max"] = &node{read: g.ioMaxText, write: g.setIOMax}
 	if m.iocost {
-		files["io.weight"] = &node{kind: regular, read: g.cost.text, write: g.setCostWeight}
+		files["io.weight"] = &node{read: g.cost.text, write: g.setCostWeight}
 	}
 
 	if !slices.Contains(m.without, "io.latency") {
-		files["io.latency"] = &node{kind: regular, read: g.latencyText, write: g.setLatency}
+		files["io.latency"] = &node{read: g.latencyText, write: g.setLatency}
 	}
 
 	if slices.Contains(m.schedulers, "bfq") {
-		files["io.bfq.weight"] = &node{kind: regular, read: g.bfq.text, write: g.setBFQWeight}
+		files["io.bfq.weight"] = &node{read: g.bfq.text, write: g.setBFQWeight}
 	}
 }
 
@@ -152,19 +152,12 @@ func (g *group) ioMaxText() []byte {
 }
 
 func (w weights) text() []byte {
-	var text strings.Builder
-	fmt.Fprintf(&text, "default %d\n", w.base)
-	text.Write(w.deviceText())
-	return []byte(text.String())
-}
-
-func (w weights) deviceText() []byte {
-	var all []string
+	var devices []string
 	for d, weight := range w.devices {
-		all = append(all, fmt.Sprintf("%s %d", d.number(), weight))
+		devices = append(devices, fmt.Sprintf("%s %d", d.number(), weight))
 	}
-	slices.Sort(all)
-	return lines(all)
+	slices.Sort(devices)
+	return lines(append([]string{fmt.Sprintf("default %d", w.base)}, devices...))
 }
 
 // setCostWeight simulates ioc_weight_write of block/blk-iocost.c.
