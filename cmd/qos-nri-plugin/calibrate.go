@@ -162,24 +162,21 @@ func (o *calibrateOptions) confirm(cmd *cobra.Command, host calibrate.Host, disk
 // readLine reads a line, or what is left at the end of the input. It returns early if `ctx` ends. The goroutine that
 // reads then runs until the program ends, because a read of a terminal cannot be interrupted.
 func readLine(ctx context.Context, in io.Reader) (string, error) {
-	type result struct {
-		line string
-		err  error
-	}
-	read := make(chan result, 1)
+	var line string
+	var err error
+	read := make(chan struct{})
 	go func() {
-		line, err := bufio.NewReader(in).ReadString('\n')
-		if errors.Is(err, io.EOF) {
+		defer close(read)
+		if line, err = bufio.NewReader(in).ReadString('\n'); errors.Is(err, io.EOF) {
 			err = nil
 		}
-		read <- result{line, err}
 	}()
 
 	select {
 	case <-ctx.Done():
 		return "", fmt.Errorf("interrupted; the disk was not overwritten: %w", ctx.Err())
-	case got := <-read:
-		return got.line, got.err
+	case <-read:
+		return line, err
 	}
 }
 

@@ -99,7 +99,7 @@ func (o *apiOptions) update(ctx context.Context, cmd *cobra.Command, client qosv
 	}
 	return o.print(cmd, answer, func() string {
 		before := shell.Container(pod, answer.GetContainer().GetId())
-		return shell.Change(pod, before, answer.GetContainer(), wanted.resources())
+		return shell.Change(pod, before, answer.GetContainer(), wanted.pairs)
 	})
 }
 
@@ -109,12 +109,4 @@ func (c change) request(podUID string) *qosv1alpha1.UpdateContainerQOSResourcesR
 		request.QosResources = append(request.QosResources, &qosv1alpha1.ContainerQOSResource{Name: pair.Resource, Class: pair.Class})
 	}
 	return request
-}
-
-func (c change) resources() []string {
-	names := make([]string, 0, len(c.pairs))
-	for _, pair := range c.pairs {
-		names = append(names, pair.Resource)
-	}
-	return names
 }

@@ -51,17 +51,14 @@ func (d *document) koordinatorPod(owner *yaml.Node, at place) {
 		d.fault(label.place, "cannot be added to annotation %s: %v", classes.PodKey, err)
 		return
 	}
-	if d.checkNames(&request{place: label.place, resource: classes.RDTResource, class: class}) {
-		d.later(func() {
-			addDefault(childMapping(metadata, "annotations"), annotation{classes.PodKey, classes.RDTResource, class})
-		})
+	if !d.checkNames(&request{place: label.place, resource: classes.RDTResource, class: class}) {
+		return
 	}
-}
-
-// addDefault adds a request to an annotation, unless the annotation has a request for the same resource.
-func addDefault(annotations *yaml.Node, a annotation) {
-	pairs, _ := classes.ParsePairs(stringOf(annotations, a.key))
-	if !slices.ContainsFunc(pairs, func(p classes.Pair) bool { return p.Resource == a.resource }) {
-		addRequest(annotations, a)
-	}
+	d.later(func() {
+		annotations := childMapping(metadata, "annotations")
+		pairs, _ := classes.ParsePairs(stringOf(annotations, classes.PodKey))
+		if !slices.ContainsFunc(pairs, func(p classes.Pair) bool { return p.Resource == classes.RDTResource }) {
+			addRequest(annotations, annotation{classes.PodKey, classes.RDTResource, class})
+		}
+	})
 }

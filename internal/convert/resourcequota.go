@@ -142,6 +142,8 @@ func (q *quota) readClass(resource string, n *yaml.Node, at place) (name string,
 	return name, capacity, len(q.problems) == before && q.checkNames(&request{place: at, resource: resource, class: name})
 }
 
+// addClass adds the limit of a class. The comments in q.lost become the first comments of the limit. A class without a limit leaves its
+// own comments there.
 func (q *quota) addClass(n *yaml.Node, resource, name string, capacity int64) {
 	found := commentsOf(n)
 	if capacity == 0 {
@@ -152,17 +154,10 @@ func (q *quota) addClass(n *yaml.Node, resource, name string, capacity int64) {
 		return
 	}
 
-	q.addLimit(resource, name, capacity, comments{found.head, found.line, ""})
-	q.lost = found.foot
-}
-
-// addLimit adds a limit. The comments in q.lost become the first comments of the limit.
-func (q *quota) addLimit(resource, class string, capacity int64, found comments) {
 	value := newText(strconv.FormatInt(capacity, 10))
 	value.Style = yaml.DoubleQuotedStyle
-	found.head = join(q.lost, found.head)
-	q.add = append(q.add, field{quotaPrefix + extended(resource, class), value, found})
-	q.lost = ""
+	q.add = append(q.add, field{quotaPrefix + extended(resource, name), value, comments{join(q.lost, found.head), found.line, ""}})
+	q.lost = found.foot
 }
 
 // checkHard compares the new limits with the limits in spec.hard. If spec.hard already limits the same resource, checkHard drops the

@@ -11,6 +11,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 // Assignments formats the classes of pods and containers, the refusals, and the pods that are to be evicted.
@@ -60,14 +61,14 @@ func Assignments(list *qosv1alpha1.ListAssignmentsResponse) string {
 	return text.String()
 }
 
-// Change formats the result of a change of classes. `before` and `after` are the assignments of one container. `before` is
+// Change formats the result of a change of the classes of `wanted`. `before` and `after` are the assignments of one container. `before` is
 // nil if the assignments before the change are unknown.
-func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.ContainerAssignments, resources []string) string {
+func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.ContainerAssignments, wanted []classes.Pair) string {
 	var text strings.Builder
-	for _, resource := range resources {
-		to := classText(classOf(after, resource))
+	for _, pair := range wanted {
+		to := classText(classOf(after, pair.Resource))
 		what := "is " + to + " now"
-		if from := classText(classOf(before, resource)); before != nil && from == to {
+		if from := classText(classOf(before, pair.Resource)); before != nil && from == to {
 			what = "stays " + to
 		} else if before != nil {
 			what = from + " -> " + to
@@ -77,7 +78,7 @@ func Change(pod *qosv1alpha1.PodAssignments, before, after *qosv1alpha1.Containe
 		if after.GetName() != "" {
 			subject += " container " + after.GetName()
 		}
-		change := fmt.Sprintf("%s: %s %s", subject, resource, what)
+		change := fmt.Sprintf("%s: %s %s", subject, pair.Resource, what)
 		text.WriteString(program.Printable(change) + "\n")
 	}
 	return text.String()

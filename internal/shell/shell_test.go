@@ -13,6 +13,7 @@ import (
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
 	"github.com/qos-nri/qos-nri-plugin/internal/shell"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
 var noon = timestamppb.New(time.Date(2026, 5, 1, 12, 0, 0, 5e8, time.UTC))
@@ -111,7 +112,7 @@ func TestAChangeOfAnUnknownContainerHasNoFormerClass(t *testing.T) {
 	pod := &qosv1alpha1.PodAssignments{Namespace: "default", Name: "web"}
 	after := &qosv1alpha1.ContainerAssignments{Name: "main", QosResources: []*qosv1alpha1.Assignment{{Name: "k8s.io/rdt", Class: "gold"}}}
 	want := "pod default/web container main: k8s.io/rdt is gold now\n"
-	if got := shell.Change(pod, nil, after, []string{"k8s.io/rdt"}); got != want {
+	if got := shell.Change(pod, nil, after, []classes.Pair{{Resource: "k8s.io/rdt", Class: "gold"}}); got != want {
 		t.Errorf("text is %q, want %q", got, want)
 	}
 }
