@@ -31,12 +31,8 @@ func directory(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	return dir
 }
@@ -49,15 +45,11 @@ func TestFilesAreReadInNameOrderAsAConfigMapIsMounted(t *testing.T) {
 	})
 
 	for link, target := range map[string]string{"..data": "..2026_01_01", "20-b.yaml": "..data/20-b.yaml", "10-a.yml": "..data/10-a.yml"} {
-		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(target, filepath.Join(dir, link)))
 	}
 
 	source := config.Read(dir, kinds(), os.ReadFile)
-	if source.Err != nil {
-		t.Fatal(source.Err)
-	}
+	must(t, source.Err)
 
 	want := []string{filepath.Join(dir, "10-a.yml"), filepath.Join(dir, "20-b.yaml")}
 	if diff := cmp.Diff(want, source.Files); diff != "" {
@@ -88,9 +80,7 @@ func TestTheHashFollowsFilesThatClassFilesName(t *testing.T) {
 func TestADirectoryThatIsMadeLaterHasAnotherHash(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "classes")
 	missing := config.Read(dir, kinds(), os.ReadFile)
-	if err := os.Mkdir(dir, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir, 0o750))
 	empty := config.Read(dir, kinds(), os.ReadFile)
 	if missing.Err == nil || empty.Err != nil || missing.Hash == empty.Hash {
 		t.Errorf("a missing directory: hash %s, error %v; an empty directory: hash %s, error %v", missing.Hash, missing.Err, empty.Hash, empty.Err)
@@ -122,8 +112,18 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 func dangling(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Symlink("nowhere", filepath.Join(dir, "a.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("nowhere", filepath.Join(dir, "a.yaml")))
 	return dir
+}
+
+func TestTheExampleClassFilesAreValidOffline(t *testing.T) {
+	files, err := filepath.Glob("../../config/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no class files: %v", err)
+	}
+	for _, file := range files {
+		if source := config.Read(file, config.OfflineKinds(), config.HostFiles("/")); source.Err != nil {
+			t.Errorf("%v", source.Err)
+		}
+	}
 }

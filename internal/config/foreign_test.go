@@ -31,14 +31,10 @@ resources:
 
 func TestConfigFilesOfTheRuntimeAreReadBelowTheHostRoot(t *testing.T) {
 	rdtFiles, err := foreign.RDT()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	blockioFile, err := foreign.BlockIO()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	host := directory(t, map[string]string{
 		"etc/containers/rdt.yaml":     string(rdtFiles["cmd/rdt/sample-conf.yaml"]),
@@ -48,9 +44,7 @@ func TestConfigFilesOfTheRuntimeAreReadBelowTheHostRoot(t *testing.T) {
 	dir := directory(t, map[string]string{"a.yaml": naming})
 	kinds := []classes.Kind{rdt.Kind(rdt.Options{}), blockio.Kind(ioapply.New(ioapply.Options{}))}
 	source := config.Read(dir, kinds, config.HostFiles(host))
-	if source.Err != nil {
-		t.Fatal(source.Err)
-	}
+	must(t, source.Err)
 
 	got := map[string][]string{}
 	for _, resource := range source.Config.Resources {

@@ -42,13 +42,9 @@ func TestAProblemWithAnyTextInAClassFileIsAShortLine(t *testing.T) {
 	problems := 0
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var document yaml.Node
-		if err := yaml.Unmarshal(data, &document); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal(data, &document))
 		for _, scalar := range scalars(&document) {
 			before := *scalar
 			for _, text := range texts {
@@ -68,9 +64,7 @@ func TestAProblemWithAnyTextInAClassFileIsAShortLine(t *testing.T) {
 func wantShortLines(t *testing.T, what string, document *yaml.Node) int {
 	t.Helper()
 	data, err := yaml.Marshal(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	_, err = classes.Parse([]classes.File{{Name: "a.yaml", Data: data}}, config.OfflineKinds(), config.HostFiles(t.TempDir()))
 	problems := classes.SplitErrors(err)

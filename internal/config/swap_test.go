@@ -156,9 +156,7 @@ func TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain(t *testing.T) {
 
 	m.publish(t, "2", "a", "b")
 	source := config.Read(string(m), kinds(), os.ReadFile)
-	if source.Err != nil {
-		t.Fatal(source.Err)
-	}
+	must(t, source.Err)
 
 	if diff := cmp.Diff([]string{"a of 2", "b of 2"}, versions(source)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
