@@ -79,9 +79,7 @@ func TestAssignmentsShowEvictionTargets(t *testing.T) {
 	f := newFixture(t)
 	evicting := strings.Replace(apitest.Files, "  scope: pod\n", "  scope: pod\n  onClassRemoved: evict\n", 1)
 	for _, files := range []string{evicting, strings.NewReplacer("{name: fast}", "{name: slow}", "[fast]", "[slow]").Replace(evicting)} {
-		if err := f.Load(t.Context(), files); err != nil {
-			t.Fatal(err)
-		}
+		must(t, f.Load(t.Context(), files))
 	}
 
 	want := `

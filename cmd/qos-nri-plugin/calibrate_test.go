@@ -53,9 +53,7 @@ func TestADiskIsOverwrittenOnlyAfterItsNameWasTyped(t *testing.T) {
 				m.Mount("41 28 8:1 / /data rw - ext4 /dev/sda1 rw")
 			}
 			disk, err := calibrate.Find(m, "/dev/sda")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 
 			var asked strings.Builder
 			cmd := &cobra.Command{}
@@ -89,9 +87,7 @@ func TestTheQuestionBeforeADiskIsOverwrittenCanBeInterrupted(t *testing.T) {
 	if _, err := readLine(ctx, in); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, out.Close())
 }
 
 func TestALostTerminalEndsTheMeasurement(t *testing.T) {
@@ -100,9 +96,7 @@ func TestALostTerminalEndsTheMeasurement(t *testing.T) {
 			continue
 		}
 		ctx, stop := untilTerminalIsGone(t.Context())
-		if err := syscall.Kill(os.Getpid(), lost); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(os.Getpid(), lost))
 		<-ctx.Done()
 		stop()
 	}

@@ -43,9 +43,7 @@ resources:
 			cgroups.AddFile("/proc/swaps", "Filename\n/dev/vdb partition 1 0 -2\n")
 			machine := sim.New(sim.Options{Cgroups: cgroups})
 			tree, err := cgroup.Detect(machine)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			f.Kinds = config.Kinds(config.Host{FS: machine, Tree: tree, Log: slog.New(slog.DiscardHandler)})
 			got := strings.TrimSuffix(f.check(t, f.dir).Out, "1 file, 1 resource, 1 class: OK\n")
 			if got = strings.TrimSuffix(got, "\n"); got != test.want {

@@ -37,9 +37,7 @@ resources:
 	f.Kinds = config.OfflineKinds()
 	socket := filepath.Join(f.dir, "cri.sock")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, oldRuntime{})
 	ended := make(chan error, 1)

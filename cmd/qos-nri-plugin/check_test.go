@@ -25,9 +25,7 @@ func newCheckFixture(t *testing.T, files map[string]string) *checkFixture {
 	t.Helper()
 	f := &checkFixture{Node: apitest.NewNode(), dir: t.TempDir()}
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(f.dir, name), []byte(strings.TrimPrefix(text, "\n")), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(f.dir, name), []byte(strings.TrimPrefix(text, "\n")), 0o600))
 	}
 	return f
 }

@@ -31,14 +31,10 @@ func newFixture(t *testing.T) *fixture {
 		f.RunPod(t.Context(), "default", "web", "rdt=gold,vendor.example/network=fast", "main"),
 		f.RunPod(t.Context(), "kube-system", "agent", "", "main", "side"),
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	served, err := apitest.Serve(context.WithoutCancel(t.Context()), f, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	t.Cleanup(func() {
 		if err := served.Stop(); err != nil {
@@ -80,5 +76,12 @@ func wantAnswer(t *testing.T, want, got answer) {
 	want.Out = strings.TrimPrefix(want.Out, "\n")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("answer differs (-want +got):\n%s", diff)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -95,9 +95,7 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 	documents := 0
 	for decoder.More() {
 		var document map[string]any
-		if err := decoder.Decode(&document); err != nil {
-			t.Fatal(err)
-		}
+		must(t, decoder.Decode(&document))
 		documents++
 	}
 
@@ -109,9 +107,7 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 func TestASocketThatDoesNotAnswerIsAnErrorWithTheRemedy(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, nil, 0o600))
 
 	for _, test := range []struct{ name, socket, want string }{
 		{"a socket that does not exist", filepath.Join(dir, "none.sock"), "no such file or directory; check that qos-nri-plugin runs"},

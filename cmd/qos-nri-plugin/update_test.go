@@ -96,9 +96,7 @@ func TestUpdateChangesNothingWhenOneClassIsRefused(t *testing.T) {
 
 func TestUpdateAsksForAUIDWhenTwoPodsHaveTheName(t *testing.T) {
 	f := newFixture(t)
-	if err := f.RunPodAs(t.Context(), "uid-older", "default", "web", "", "main"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.RunPodAs(t.Context(), "uid-older", "default", "web", "", "main"))
 	wantAnswer(t, answer{
 		Code: 1, Errors: "Error: 2 pods have the name default/web; choose one of them by its UID: uid-older, uid-web\n",
 	}, f.ask(t, "update", "default/web", "main", "rdt=bronze"))

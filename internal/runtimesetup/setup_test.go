@@ -63,13 +63,11 @@ func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Option
 	t.Helper()
 	root := t.TempDir()
 	for path, text := range files {
-		mustMkdir(t, filepath.Join(root, filepath.Dir(path)))
-		if err := os.WriteFile(filepath.Join(root, path), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Join(root, filepath.Dir(path)), 0o755))
+		must(t, os.WriteFile(filepath.Join(root, path), []byte(text), 0o600))
 	}
 
-	mustMkdir(t, filepath.Join(root, "run"))
+	must(t, os.MkdirAll(filepath.Join(root, "run"), 0o755))
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, r)
 	listener := mustListen(t, filepath.Join(root, endpoint))
@@ -89,19 +87,10 @@ func host(t *testing.T, r fakeRuntime, nri bool, files map[string]string) Option
 	return Options{Endpoint: "unix://" + filepath.Join(root, endpoint), NRISocket: filepath.Join(root, nriSocketPath), Files: hostfs.Root(root)}
 }
 
-func mustMkdir(t *testing.T, dir string) {
-	t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mustListen(t *testing.T, path string) net.Listener {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	return listener
 }
@@ -109,9 +98,7 @@ func mustListen(t *testing.T, path string) net.Listener {
 func inspect(t *testing.T, o Options) []string {
 	t.Helper()
 	findings, err := Inspect(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := make([]string, 0, len(findings))
 	for _, finding := range findings {
 		lines = append(lines, strings.ReplaceAll(finding.String(), strings.TrimSuffix(o.NRISocket, nriSocketPath), ""))
@@ -323,5 +310,12 @@ func TestScanFindsOnlySettingsWithAValue(t *testing.T) {
 
 	if diff := cmp.Diff(want, scan("f", []byte(text)), cmp.AllowUnexported(setting{})); diff != "" {
 		t.Errorf("settings differ (-want +got):\n%s", diff)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

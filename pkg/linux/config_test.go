@@ -27,9 +27,7 @@ func parseFile(text string) (*classes.Config, error) {
 func parse(t *testing.T, properties string) *Config {
 	t.Helper()
 	config, err := parseFile(head + properties + "\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return config.Resources[0].Backend.(*Config)
 }
 
@@ -77,9 +75,7 @@ func TestAPropertyBecomesTheSettingOfAContainer(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := parse(t, test.class).classes["a"].adjustment(test.spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var text []string
 			for _, setting := range got.Settings() {
 				text = append(text, setting.String()+"="+got[setting])

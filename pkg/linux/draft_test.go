@@ -19,9 +19,7 @@ func TestADraftedClassAllowsTheNeededMemory(t *testing.T) {
 		b := Kind(Options{Log: discard()}).New("vendor.example/profile", classes.ContainerScope).(*Backend)
 		draft := b.Draft("a", []classes.Bound{{Use: classes.Series{Measure: bursts}, Value: 5}, {Use: classes.Series{Measure: memoryUsed}, Value: bytes}})
 		class, err := json.Marshal(draft["classes"].(map[string]any)["a"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		high, sets, err := parse(t, string(class)).classes["a"].value("memory.high").text(classes.Spec{})
 		if diff := cmp.Diff(want, high); diff != "" || !sets || err != nil {
 			t.Errorf("memory.high of %s is set %t, %v (-want +got):\n%s", class, sets, err, diff)

@@ -46,9 +46,7 @@ func TestAMemoryPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 		if err != nil || got.Known != known || got.Stale != "memoryPolicy" {
 			t.Errorf("observed %+v, %v; want known %v, and the policy stale", got, err, known)
 		}
-		if err := backend.Enforce(t.Context(), target, "a", "a"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, backend.Enforce(t.Context(), target, "a", "a"))
 	}
 }
 
@@ -57,17 +55,11 @@ func TestAMemoryPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 func running(t *testing.T, m *sim.Machine, properties string, policy *api.LinuxMemoryPolicy) (backend classes.Backend, pid int) {
 	t.Helper()
 	pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", MemoryPolicy: policy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tree, err := cgroup.Detect(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	backend = Kind(Options{FS: m, Tree: tree, Log: discard()}).New("vendor.example/profile", classes.ContainerScope)
-	if err := backend.Apply(t.Context(), parse(t, properties)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, backend.Apply(t.Context(), parse(t, properties)))
 	return backend, pid
 }
 
@@ -78,5 +70,12 @@ func TestValuesThatAreTheSameForAllContainersAreReported(t *testing.T) {
 	want := map[string]map[string]string{"a": {"pids.max": "100", "rlimits.nofile": "hard=5 soft=5", "memoryPolicy": "mode=MPOL_BIND nodes=0"}}
 	if diff := cmp.Diff(want, backend.(classes.Valued).Values()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -113,9 +113,7 @@ func TestPodsWithHugeNamesAndRequestsDelayNoOthers(t *testing.T) {
 		{"other.example/" + large: large},
 	} {
 		pod, err := v.runtime.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint(i, large), Namespace: large, Annotations: annotations})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = v.runtime.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 		if err != nil && (len(err.Error()) > 4096 || strings.ContainsAny(err.Error(), "\n\x1b")) {
 			t.Errorf("the refusal has %[2]d bytes: %.200[1]q…", err.Error(), len(err.Error()))
@@ -143,18 +141,11 @@ func TestContainersRefusedForAConflictTakeNoSlots(t *testing.T) {
 	v.start(t)
 	other, err := stub.New(conflicting{}, stub.WithPluginName("other"), stub.WithPluginIdx("90"), stub.WithSocketPath(v.runtime.Socket()),
 		stub.WithOnClose(func() {}))
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	if err := other.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, other.Start(t.Context()))
 
 	t.Cleanup(other.Stop)
-	if err := v.runtime.WaitSynchronized(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.runtime.WaitSynchronized(t.Context(), 2))
 
 	for range 5 {
 		if _, err := v.run(t, "attacked", "test.example/cache=gold"); err == nil {
@@ -170,9 +161,7 @@ func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	v := newVictim(t)
 	v.start(t)
 	id, err := v.run(t, "attacker", "test.example/cache=silver")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	released := make(chan struct{})
 	defer close(released)
@@ -180,19 +169,13 @@ func TestAHungKernelDelaysNoOthers(t *testing.T) {
 	v.wantThrives(t, 3)
 
 	changed, err := v.run(t, "changed", "test.example/cache=silver")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	conn, err := nodeclient.Connect(v.options.APISocket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	c, err := v.runtime.Container(changed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -216,9 +199,7 @@ func TestARuntimeThatSendsGarbageIsRetried(t *testing.T) {
 			v := newVictim(t)
 			v.runtime.Stop()
 			listener, err := net.Listen("unix", v.runtime.Socket())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 
 			var accepted sync.WaitGroup
 			accepted.Add(2)
@@ -230,9 +211,7 @@ func TestARuntimeThatSendsGarbageIsRetried(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			if err := v.runtime.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, v.runtime.Start())
 
 			v.wait(t)
 			v.wantThrives(t, 1)

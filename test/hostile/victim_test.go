@@ -51,9 +51,7 @@ type victim struct {
 func newVictim(t *testing.T) *victim {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "qos") // the path of a socket must be short
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	write(t, filepath.Join(dir, "host/proc/sys/kernel/random/boot_id"), "boot\n")
@@ -63,9 +61,7 @@ func newVictim(t *testing.T) *victim {
 		t.Fatal(err)
 	}
 
-	if err := v.runtime.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.runtime.Start())
 
 	t.Cleanup(v.runtime.Stop)
 
@@ -79,17 +75,13 @@ func newVictim(t *testing.T) *victim {
 func write(t *testing.T, path, content string) {
 	t.Helper()
 	err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -113,9 +105,7 @@ func (v *victim) wait(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := v.runtime.WaitSynchronized(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v.runtime.WaitSynchronized(ctx, 1))
 }
 
 func (v *victim) start(t *testing.T) {
@@ -128,9 +118,7 @@ func (v *victim) start(t *testing.T) {
 func (v *victim) run(t *testing.T, name, request string) (string, error) {
 	t.Helper()
 	pod, err := v.runtime.RunPod(t.Context(), nriruntime.PodConfig{Name: name, Annotations: map[string]string{"qos.noderesource.dev/pod": request}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	id, err := v.runtime.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
 	if err != nil {
 		return id, err
@@ -181,5 +169,12 @@ func (v *victim) wantAlive(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("/healthz does not answer: %v", err)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
