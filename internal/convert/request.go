@@ -49,7 +49,8 @@ func (d *document) requests(e entry, allowed elementFields, scope classes.Scope)
 		case slices.ContainsFunc(all, func(other request) bool { return other.resource == r.resource }):
 			d.fault(r.place, "resource %s is requested twice; keep one class", r.resource)
 		case d.run.Known.scopeOf(r.resource) == classes.VolumeScope:
-			d.fault(r.place, "%s is for volumes, which have no %s; request it in annotation %sCONTAINER as PATH=CLASS", r.resource, fieldName, classes.VolumeKeyPrefix)
+			d.fault(r.place, "%s is for volumes, which have no %s; request it in annotation %sCONTAINER as PATH=CLASS",
+				r.resource, fieldName, classes.VolumeKeyPrefix)
 		case scope == classes.ContainerScope && d.run.Known.scopeOf(r.resource) == classes.PodScope:
 			d.fault(r.place, "%s is for pods, not for containers; %s", r.resource, allowed.pods)
 		default:
