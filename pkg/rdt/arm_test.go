@@ -4,9 +4,8 @@
 package rdt
 
 import (
+	"bytes"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,19 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
-	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
-
-func conditionOf(status classes.BackendStatus, kind string) classes.Condition {
-	for _, c := range status.Conditions {
-		if c.Type == kind {
-			return c
-		}
-	}
-	return classes.Condition{}
-}
 
 // onArm returns a configuration with a class of each percentage, named p<percentage>, and with the class "none" without a share.
 func onArm(percentages ...int) string {
@@ -61,10 +50,7 @@ func TestBandwidthOfArmIsInPercent(t *testing.T) {
 					rounded = append(rounded, wanted)
 				}
 			}
-			preview, err := b.Preview(t.Context(), parse(t, onArm(percentages...)))
-			must(t, err)
-			apply(t, b, onArm(percentages...))
-
+			preview := applied(t, b, onArm(percentages...))["check"]
 			for wanted, got := range want {
 				line := fmt.Sprintf("MB:0=%d;1=%d\n", got, got)
 				if text := b.Schemata()[fmt.Sprint("p", wanted)]; !strings.HasSuffix(text, line) {
@@ -86,9 +72,7 @@ func TestBandwidthOfArmIsInPercent(t *testing.T) {
 			if got := conditionOf(preview, ConditionBandwidth).Message; got != message {
 				t.Errorf("check predicts %q, and the kernel makes it %q", got, message)
 			}
-			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
-				t.Errorf("repair finds %v, %v", drift, err)
-			}
+			wantRepair(t, b)
 			apply(t, b, onArm(percentages...)) // again, on groups that exist
 			if got := conditionOf(b.Status(), ConditionBandwidth).Message; got != message {
 				t.Errorf("applied again, the condition is %q instead of %q", got, message)
@@ -123,27 +107,28 @@ func TestABandwidthThatTheKernelMisreadsIsNotWritten(t *testing.T) {
 		if got := b.Status().Degraded["a"]; !strings.Contains(got, test.degraded) || (got == "") != (test.degraded == "") {
 			t.Errorf("%s: the class is degraded because of %q, want %q", test.share, got, test.degraded)
 		}
-		if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
-			t.Errorf("%s: repair finds %v, %v", test.share, drift, err)
-		}
+		wantRepair(t, b)
 	}
 }
 
-// faulty is a kernel with a fault: it stores another bandwidth if the bandwidth in `value` is written.
+// faulty is a kernel with a fault: if `written` is written to a file, it stores `stored`.
 type faulty struct {
 	*sim.FS
-	value string
+	file, written, stored string
 }
 
 func (f faulty) WriteFile(name string, data []byte) error {
-	return f.FS.WriteFile(name, []byte(strings.ReplaceAll(string(data), f.value, "MB:0=10")))
+	if strings.HasSuffix(name, f.file) {
+		data = bytes.ReplaceAll(data, []byte(f.written), []byte(f.stored))
+	}
+	return f.FS.WriteFile(name, data)
 }
 
 // TestABandwidthThatTheKernelChangesIsLeftAtItsDefault uses a kernel that stores 10 if 50 is written for cache 0. The class keeps
 // 100 there, and gets its 50 for cache 1.
 func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
 	fsys := sim.New(sim.IntelSpec())
-	b := newBackend(faulty{fsys, "MB:0=50"}, nil)
+	b := newBackend(faulty{fsys, "schemata", "MB:0=50", "MB:0=10"}, nil)
 	apply(t, b, `{partitions: {p: {mbAllocation: ["100%"], classes: {a: {mbAllocation: ["50%"]}, b: {mbAllocation: ["40%"]}}}}}`)
 	for class, want := range map[string]string{"a": "MB:1=50\n", "b": "MB:0=40;1=40\n"} {
 		if got := b.Schemata()[class]; !strings.HasSuffix(got, want) {
@@ -156,9 +141,7 @@ func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
 	if got := b.Status().Degraded["a"]; !strings.Contains(got, "cache ID 0 is left as it is, because of a fault of the kernel: it reads back 10 for 50") {
 		t.Errorf("the class is degraded because of %q", got)
 	}
-	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
-		t.Errorf("repair finds %v, %v", drift, err)
-	}
+	wantRepair(t, b)
 }
 
 // TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit: the kernel misread the bandwidth of the class in the former
@@ -178,7 +161,7 @@ func TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fsys := sim.New(test.spec)
-			b := newBackend(faulty{fsys, test.faulty}, nil)
+			b := newBackend(faulty{fsys, "schemata", test.faulty, "MB:0=10"}, nil)
 			apply(t, b, config)
 			if b.Status().Degraded["a"] == "" {
 				t.Fatal("the kernel has no fault")
@@ -186,9 +169,7 @@ func TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit(t *testing.T) {
 
 			fsys.Unmount()
 			must(t, test.mount(fsys))
-			if _, err := b.Repair(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			repair(t, b)
 			if got := b.Schemata()["a"]; !strings.HasSuffix(got, test.want) {
 				t.Errorf("after a mount with another unit, the class has %q, want %q at the end", got, test.want)
 			}
@@ -204,12 +185,7 @@ func TestBandwidthThatNoClassSetsIsNotWritten(t *testing.T) {
 	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec(), "Arm": sim.ArmSpec(4)} {
 		t.Run(name, func(t *testing.T) {
 			fsys := sim.New(spec)
-			fsys.Inject(func(c sim.Call) *sim.Fault {
-				if strings.Contains(c.Data, "MB:") {
-					return &sim.Fault{Errno: syscall.EINVAL}
-				}
-				return nil
-			})
+			refuse(fsys, syscall.EINVAL, func(c sim.Call) bool { return strings.Contains(c.Data, "MB:") })
 			b := newBackend(fsys, nil)
 			apply(t, b, `{partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: "50%"}}}}}`)
 			if got := b.Status().Degraded; len(got) > 0 {
@@ -254,9 +230,7 @@ func TestUnknownLinesAndFilesOfResctrlAreIgnored(t *testing.T) {
 	if diff := cmp.Diff("L2:0=ffff;1=ffff\nL3:0=100;1=100\nMB:0=100;1=100\n", b.Schemata()["a"]); diff != "" {
 		t.Error(diff)
 	}
-	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
-		t.Errorf("repair finds %v, %v", drift, err)
-	}
+	wantRepair(t, b)
 }
 
 // TestTheKernelRoundsAsCheckPredicts applies all percentages, four at a time.
@@ -281,17 +255,4 @@ func TestTheKernelRoundsAsCheckPredicts(t *testing.T) {
 		}
 	}
 	t.Log(b.Schemata(), b.Status().Degraded)
-}
-
-// TestThreadsAreMovedIfARenameOfTheMonitoringGroupDoesNotMoveThem has the kernel of Arm, whose rename succeeds and
-// leaves the threads in the former class.
-func TestThreadsAreMovedIfARenameOfTheMonitoringGroupDoesNotMoveThem(t *testing.T) {
-	c, b := newContainer(t, sim.ArmSpec(8), "qos-gold")
-	apply(t, b, monitorAll)
-	b.Monitor(t.Context(), target, "gold")
-	must(t, b.Enforce(t.Context(), target, "gold", "bronze"))
-	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11"})
-	if diff := cmp.Diff([]string{"qos-bronze"}, slices.Compact(slices.Sorted(maps.Values(c.groups())))); diff != "" {
-		t.Errorf("groups of the threads (-want +got):\n%s", diff)
-	}
 }

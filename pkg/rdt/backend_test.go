@@ -21,9 +21,7 @@ import (
 func parse(t testing.TB, text string) *Config {
 	t.Helper()
 	config, err := parseConfig(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return config
 }
 
@@ -41,9 +39,7 @@ func newBackend(fs resctrl.FS, threads Threads) *Backend {
 
 func apply(t testing.TB, b *Backend, text string) {
 	t.Helper()
-	if err := b.Apply(t.Context(), parse(t, text)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Apply(t.Context(), parse(t, text)))
 }
 
 func nobody(string) bool { return false }
@@ -165,9 +161,7 @@ func TestApplyWritesGroupsOnEveryMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fs := sim.New(test.spec)
 			b := newBackend(fs, nil)
-			if err := b.Check(t.Context(), parse(t, test.config)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Check(t.Context(), parse(t, test.config)))
 			apply(t, b, test.config)
 			if diff := cmp.Diff(test.want, schemataIn(t, fs)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -178,9 +172,7 @@ func TestApplyWritesGroupsOnEveryMachine(t *testing.T) {
 
 func TestCheckWritesNothing(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
-	if err := newBackend(fs, nil).Check(t.Context(), parse(t, others)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, newBackend(fs, nil).Check(t.Context(), parse(t, others)))
 	if n := fs.Calls(); n != 0 {
 		t.Errorf("Check made %d operations that change resctrl, want none", n)
 	}
@@ -229,13 +221,6 @@ func setUp(t testing.TB, fs *sim.FS, writes [][2]string) {
 			}
 		}
 		must(t, fs.WriteFile(sim.MountPoint+"/"+write[0], []byte(write[1])))
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

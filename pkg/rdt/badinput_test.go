@@ -69,24 +69,13 @@ func TestBandwidthThatTheMachineCannotSetIsRefusedOrReported(t *testing.T) {
 	}
 }
 
-// newOptions shows mount options of a kernel that this program does not know.
-type newOptions struct{ *sim.FS }
-
-func (n newOptions) ReadFile(path string) ([]byte, error) {
-	data, err := n.FS.ReadFile(path)
-	if strings.HasSuffix(path, "/mountinfo") {
-		data = bytes.ReplaceAll(data, []byte("resctrl rw"), []byte("resctrl rw,debug,kernel_mode=2,mba_MBps_event"))
-	}
-	return data, err
-}
-
+// TestUnknownMountOptionsAreReportedAndIgnored has mount options of a newer kernel.
 func TestUnknownMountOptionsAreReportedAndIgnored(t *testing.T) {
-	host := newOptions{sim.New(sim.IntelSpec())}
-	b := newBackend(host, nil)
+	b := newBackend(altered{sim.New(sim.IntelSpec()), func(path string, data []byte, err error) ([]byte, error) {
+		return bytes.ReplaceAll(data, []byte("resctrl rw"), []byte("resctrl rw,debug,kernel_mode=2,mba_MBps_event")), err
+	}}, nil)
 	apply(t, b, twoPartitions)
-	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
-		t.Errorf("repair: %+v, %v", drift, err)
-	}
+	wantRepair(t, b)
 	if got := conditionOf(b.Status(), ConditionMounted).Message; !strings.Contains(got, "kernel_mode=2") {
 		t.Errorf("the condition is %q", got)
 	}

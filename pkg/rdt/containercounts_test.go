@@ -59,9 +59,7 @@ func TestTheTotalOfAContainerContinuesInANewGroup(t *testing.T) {
 	for name, lose := range map[string]func(*testing.T, *sim.FS){
 		"another program has removed the group": func(t *testing.T, fs *sim.FS) {
 			t.Helper()
-			if err := fs.Remove(sim.MountPoint + "/qos-gold/mon_groups/qos-c"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fs.Remove(sim.MountPoint+"/qos-gold/mon_groups/qos-c"))
 		},
 		"resctrl was unmounted": func(_ *testing.T, fs *sim.FS) { fs.Unmount() },
 	} {
@@ -69,9 +67,7 @@ func TestTheTotalOfAContainerContinuesInANewGroup(t *testing.T) {
 			c := newCountedContainer(t)
 			c.want(t, "gold", "1000", 1000.0)
 			lose(t, c.fs)
-			if _, err := c.b.Repair(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			repair(t, c.b)
 			c.fs.AddTask(target.PID, "qos-gold")
 			c.b.Monitor(t.Context(), target, "gold")
 			c.want(t, "gold", "0", 1000.0)
@@ -94,15 +90,8 @@ func TestTheTotalOfAContainerContinuesAfterAChangeOfClass(t *testing.T) {
 			c := newCountedContainer(t)
 			c.want(t, "gold", "900", 900.0)
 			c.fs.Count("qos-gold/mon_groups/qos-c", 0, "mbm_total_bytes", "1000")
-			calls(c.fs, func(call sim.Call) *sim.Fault {
-				if call.Op == "rename" && test.rename != 0 {
-					return &sim.Fault{Errno: test.rename}
-				}
-				return nil
-			})
-			if err := c.b.Enforce(t.Context(), target, "gold", "bronze"); err != nil {
-				t.Fatal(err)
-			}
+			refuse(c.fs, test.rename, func(call sim.Call) bool { return call.Op == "rename" && test.rename != 0 })
+			must(t, c.b.Enforce(t.Context(), target, "gold", "bronze"))
 			c.want(t, "bronze", test.counter, 1005.0)
 		})
 	}

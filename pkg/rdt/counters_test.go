@@ -243,8 +243,7 @@ func TestTheObservedTimePausesWithoutAMonitoringGroup(t *testing.T) {
 	now = now.Add(1000 * time.Second)
 	apply(t, b, twoPartitions+monitored)
 	must(t, b.Release(t.Context(), nobody))
-	_, err := b.Repair(t.Context())
-	must(t, err)
+	repair(t, b)
 	b.MonitorAll(t.Context(), inClass("gold", c))
 	if got := containerUses(t, b, c, "memory_bandwidth_observed_seconds_total"); got != 10.0 {
 		t.Errorf("observed %v s, and a counter has counted for 10 s", got)

@@ -127,9 +127,7 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	}
 
 	theirs := sim.MountPoint + "/qos-gold/mon_groups/theirs"
-	if err := fs.Mkdir(theirs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fs.Mkdir(theirs))
 
 	for _, c := range cs {
 		b.Monitor(t.Context(), c, "gold")
@@ -144,9 +142,7 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	want(8230, 0)
 
 	count("qos-gold/mon_groups/qos-c1", "210") // counts for gold, the class of the container at that time
-	if err := b.Enforce(t.Context(), cs[0], "gold", "bronze"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Enforce(t.Context(), cs[0], "gold", "bronze"))
 
 	count("qos-bronze/mon_groups/qos-c1", "215")
 	want(8240, 5)
@@ -154,9 +150,7 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 		t.Errorf("after the change of its class, the container has transferred %v bytes, want 215", got)
 	}
 
-	if err := fs.Remove(theirs); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fs.Remove(theirs))
 
 	want(8240, 5)
 
@@ -166,13 +160,9 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	b.Unmonitor("c2")
 	want(8243, 5)
 
-	if err := fs.Remove(sim.MountPoint + "/qos-gold"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fs.Remove(sim.MountPoint+"/qos-gold"))
 
-	if _, err := b.Repair(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	repair(t, b)
 
 	count("qos-gold", "4")
 	want(8247, 5)
@@ -196,9 +186,7 @@ func TestTheTotalOfTheRootGroupContinuesAfterARemount(t *testing.T) {
 	want("1001", "10", 11)
 
 	fs.Unmount()
-	if _, err := b.Repair(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	repair(t, b)
 
 	b.Monitor(t.Context(), cs[0], classes.SystemDefault)
 	want("5", "2", 13)

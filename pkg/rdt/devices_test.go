@@ -75,11 +75,8 @@ func TestAFailedChangeOfDeviceTrafficIsUndone(t *testing.T) {
 	for _, refuses := range []string{"io_alloc", "io_alloc_cbm", "schemata"} {
 		fs := sim.New(spec)
 		b := newBackend(fs, nil)
-		fs.Inject(func(c sim.Call) *sim.Fault {
-			if c.Op == "write" && strings.HasSuffix(c.Path, "/"+refuses) && !strings.HasPrefix(c.Data, "0\n") {
-				return &sim.Fault{Errno: syscall.EIO}
-			}
-			return nil
+		refuse(fs, syscall.EIO, func(c sim.Call) bool {
+			return c.Op == "write" && strings.HasSuffix(c.Path, "/"+refuses) && !strings.HasPrefix(c.Data, "0\n")
 		})
 		before := fs.Dump()
 		if err := b.Apply(t.Context(), parse(t, withDevices(`"20%"`))); err == nil {
@@ -245,11 +242,8 @@ func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
 			fs := sim.New(spec)
 			first := newBackend(fs, nil)
 			must(t, first.Remember(memory))
-			fs.Inject(func(c sim.Call) *sim.Fault {
-				if c.Op == "write" && (strings.HasSuffix(c.Path, "/io_alloc_cbm") || !test.undone && strings.HasSuffix(c.Path, "/io_alloc") && c.Data == "0\n") {
-					return &sim.Fault{Errno: syscall.EIO}
-				}
-				return nil
+			refuse(fs, syscall.EIO, func(c sim.Call) bool {
+				return c.Op == "write" && (strings.HasSuffix(c.Path, "/io_alloc_cbm") || !test.undone && strings.HasSuffix(c.Path, "/io_alloc") && c.Data == "0\n")
 			})
 			if err := first.Apply(t.Context(), parse(t, withDevices(`"20%"`))); errors.Is(err, ErrRollback) == test.undone {
 				t.Fatal(err)

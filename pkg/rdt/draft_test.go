@@ -28,7 +28,7 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 		"MBps":     {sim.AMDSpec(), 0.125e9},  // the unit of the CPU is 1/8 GB/s
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBackend(firmware{sim.New(machine.spec), dimms}, nil)
+			b := newBackend(withFirmware(sim.New(machine.spec), dimms), nil)
 			apply(t, b, `partitions: {all: {l3Allocation: "100%", mbAllocation: ["100%"], classes: {all: {}}}}`)
 			l3 := b.live.Load().machine.info.Caches[resctrl.L3]
 			cache := float64(l3.BitBytes[1]) * float64(bits.OnesCount64(l3.Mask))
@@ -36,9 +36,7 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 			// A share of the cache is rounded up to a multiple of 5 per cent, and then to whole bits of a mask with 12 bits.
 			slack := map[classes.Series]float64{occupied: cache/20 + cache/12, moved: machine.step}
 			section, err := json.Marshal(b.Draft("new", []classes.Bound{{Use: occupied, Value: use[occupied]}, {Use: moved, Value: use[moved]}}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			apply(t, b, string(section))
 
 			promised := map[classes.Series]float64{}

@@ -57,33 +57,23 @@ func fakeTree(t *testing.T, spec sim.Spec) string {
 	fs := sim.New(spec)
 	files := fs.Dump()
 	resources, err := fs.ReadDir(sim.MountPoint + "/info")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, resource := range resources {
 		names, _ := fs.ReadDir(sim.MountPoint + "/info/" + resource)
 		for _, name := range names {
 			path := sim.MountPoint + "/info/" + resource + "/" + name
 			data, err := fs.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			files[path] = string(data)
 		}
 	}
 	for name, text := range files {
 		path := filepath.Join(dir, strings.TrimPrefix(name, sim.MountPoint))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	mounts := filepath.Join(dir, "mounts")
-	if err := os.WriteFile(mounts, fmt.Appendf(nil, "resctrl %s resctrl rw,%s 0 0\n", dir, spec.Options), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(mounts, fmt.Appendf(nil, "resctrl %s resctrl rw,%s 0 0\n", dir, spec.Options), 0o644))
 	return dir
 }
 
@@ -91,14 +81,10 @@ func fakeTree(t *testing.T, spec sim.Spec) string {
 func theirs(t *testing.T, dir, config string) (groups map[string]string, err error) {
 	t.Helper()
 	for _, group := range glob(dir, "qos-*") {
-		if err := os.RemoveAll(group); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.RemoveAll(group))
 	}
 	root, err := os.ReadFile(filepath.Join(dir, "schemata"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
 		if err := os.WriteFile(filepath.Join(dir, "schemata"), root, 0o644); err != nil {
 			t.Error(err)
@@ -108,9 +94,7 @@ func theirs(t *testing.T, dir, config string) (groups map[string]string, err err
 	goresctrlMounts = filepath.Join(dir, "mounts")
 	defer func() { goresctrlMounts = old }()
 	goresctrl.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err := goresctrl.Initialize("qos-"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, goresctrl.Initialize("qos-"))
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = fmt.Errorf("panic: %v", panicked)
@@ -126,13 +110,9 @@ func theirs(t *testing.T, dir, config string) (groups map[string]string, err err
 	for _, pattern := range []string{"schemata", "qos-" + "*/schemata"} {
 		for _, path := range glob(dir, pattern) {
 			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			schemata, err := resctrl.ParseSchemata(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			name, _ := filepath.Rel(dir, filepath.Dir(path))
 			groups[strings.TrimPrefix(name, ".")] = schemata.String()
 		}

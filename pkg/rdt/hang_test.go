@@ -27,28 +27,20 @@ func (h hanging) WriteFile(path string, data []byte) error {
 	return h.FS.WriteFile(path, data)
 }
 
-// scraped is a kernel in which a client measures a class while the counters of another group are read.
-type scraped struct {
-	*sim.FS
-	scrape *func()
-}
-
-func (s scraped) ReadFile(path string) ([]byte, error) {
-	if scrape := *s.scrape; scrape != nil && strings.HasSuffix(path, "/mbm_L3_assignments") && strings.Contains(path, "mon_groups") {
-		*s.scrape = nil
-		scrape()
-	}
-	return s.FS.ReadFile(path)
-}
-
 // TestAScrapeDoesNotWaitWhileCountersAreReassigned measures a class while the backend reads the counters of another
 // group. It would hang if the scrape waited.
 func TestAScrapeDoesNotWaitWhileCountersAreReassigned(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters = 8
+	fs := sim.New(spec)
 	var scrape func()
-	fs := scraped{sim.New(spec), &scrape}
-	b := newBackend(fs, &several{})
+	b := newBackend(altered{fs, func(path string, data []byte, err error) ([]byte, error) {
+		if now := scrape; now != nil && strings.HasSuffix(path, "/mbm_L3_assignments") && strings.Contains(path, "mon_groups") {
+			scrape = nil
+			now()
+		}
+		return data, err
+	}}, &several{})
 	apply(t, b, monitorAll)
 	fs.AddTask(1, "qos-gold")
 	running := inClass("gold", classes.Holder{ID: "c1", Container: "main", PID: 1})
@@ -83,9 +75,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	}
 
 	close(fs.released)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-done)
 
 	if _, err := b.Adjust(classes.Holder{}, "", "tin"); err != nil {
 		t.Error(err)

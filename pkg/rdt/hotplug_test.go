@@ -34,17 +34,11 @@ func cpusComeAndGo(t *testing.T, b *Backend, second cpus, schemata func() map[st
 	apply(t, b, strings.Replace(withBothCaches, "b: {}", "b: {}, c: {l3Allocation: 50%}", 1))
 	apply(t, b, withBothCaches)
 	before := schemata()
-	repair := func(found ...string) {
-		t.Helper()
-		if drift, err := b.Repair(t.Context()); err != nil || !slices.Equal(drift.Found, found) {
-			t.Errorf("repair has found %v, %v", drift.Found, err)
-		}
-	}
 	const changed = "caches were added or removed with their CPUs"
 
 	second.offline()
-	repair(changed)
-	repair()
+	wantRepair(t, b, changed)
+	wantRepair(t, b)
 	if diff := cmp.Diff(map[string]string{"a": withoutTheSecond}, b.Status().Degraded); diff != "" {
 		t.Errorf("without the CPUs (-want +got):\n%s", diff)
 	}
@@ -59,8 +53,8 @@ func cpusComeAndGo(t *testing.T, b *Backend, second cpus, schemata func() map[st
 	}
 
 	second.online()
-	repair(changed)
-	repair()
+	wantRepair(t, b, changed)
+	wantRepair(t, b)
 	if len(b.Status().Degraded) > 0 {
 		t.Errorf("with the CPUs: %v", b.Status().Degraded)
 	}
@@ -71,7 +65,7 @@ func cpusComeAndGo(t *testing.T, b *Backend, second cpus, schemata func() map[st
 	second.offline()
 	must(t, b.Apply(t.Context(), &Config{}))
 	second.online()
-	repair(changed)
+	wantRepair(t, b, changed)
 	must(t, b.Release(t.Context(), nobody))
 	if diff := cmp.Diff(initial, schemata()); diff != "" {
 		t.Errorf("after a removal without the CPUs (-before +after):\n%s", diff)
@@ -108,9 +102,7 @@ func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testin
 			test.before(fs)
 			apply(t, b, withDevices(`"20%"`))
 			test.after(fs)
-			if _, err := b.Repair(t.Context()); err != nil {
-				t.Error(err)
-			}
+			repair(t, b)
 			if got := deviceMasks(t, fs); strings.Contains(got, "=f") {
 				t.Errorf("after the repair, device traffic has %s", got)
 			}
@@ -143,12 +135,10 @@ func TestCountersAreAssignedAgainWhenTheCPUsOfACacheComeBack(t *testing.T) {
 	}
 	used("1000", 1000)
 	fs.Offline(1)
-	_, err := b.Repair(t.Context())
-	must(t, err)
+	repair(t, b)
 	b.MonitorAll(t.Context(), inClass("gold", containers...))
 	fs.Online(1)
-	_, err = b.Repair(t.Context())
-	must(t, err)
+	repair(t, b)
 	b.MonitorAll(t.Context(), inClass("gold", containers...))
 	if diff := cmp.Diff([]string{"t", "t"}, assignedTo(t, fs, inGold("c1"), inGold("c2"))); diff != "" {
 		t.Errorf("counters (-want +got):\n%s", diff)
@@ -232,10 +222,6 @@ func changesDuringHotplug(t *testing.T, b *Backend, fs *sim.FS, then string) {
 			}
 		}
 	}
-	if _, err := b.Repair(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
-		t.Errorf("the second repair has found %v, %v", drift.Found, err)
-	}
+	repair(t, b)
+	wantRepair(t, b)
 }

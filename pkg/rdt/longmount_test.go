@@ -10,70 +10,46 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// longMounts is a machine on which a pod has made a line of mountinfo longer than 64 KiB. The plugin runs on the host, so both files that
-// it reads have the line.
-type longMounts struct {
-	*sim.FS
-	long bool
-}
-
-func (l *longMounts) ReadFile(path string) ([]byte, error) {
-	data, err := l.FS.ReadFile(path)
-	if l.long && strings.HasSuffix(path, "/mountinfo") {
-		data = append([]byte("900 28 8:1 "+strings.Repeat("/"+strings.Repeat(`\040`, 255), 80)+" /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw\n"), data...)
-	}
-	return data, err
-}
-
-// noMounts is a machine on which mountinfo cannot be read while it is hidden.
-type noMounts struct {
-	*sim.FS
-	hidden bool
-}
-
-func (n *noMounts) ReadFile(path string) ([]byte, error) {
-	if n.hidden && strings.HasSuffix(path, "/mountinfo") {
-		return nil, syscall.ENOMEM
-	}
-	return n.FS.ReadFile(path)
-}
-
-// TestAnUnreadableMountinfoIsNotTakenForARemount checks that Repair assumes that resctrl is still mounted with the same
-// options if it cannot read mountinfo, or if mountinfo has a long line.
+// TestAnUnreadableMountinfoIsNotTakenForARemount checks that Repair assumes that resctrl is still mounted with the same options if it
+// cannot read mountinfo, or if a pod has made a line of it longer than 64 KiB. The plugin runs on the host, so both files that it reads
+// have the line.
 func TestAnUnreadableMountinfoIsNotTakenForARemount(t *testing.T) {
+	long := "900 28 8:1 " + strings.Repeat("/"+strings.Repeat(`\040`, 255), 80) + " /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw\n"
 	mbps := sim.IntelSpec()
 	mbps.Options = "mba_MBps"
-	for name, spec := range map[string]sim.Spec{"per cent": sim.IntelSpec(), "MBps": mbps} {
-		long, none := &longMounts{FS: sim.New(spec)}, &noMounts{FS: sim.New(spec)}
-		t.Run(name+", a long line", func(t *testing.T) { wantNoRemount(t, long, &long.long) })
-		t.Run(name+", no mounts", func(t *testing.T) { wantNoRemount(t, none, &none.hidden) })
+	for unit, spec := range map[string]sim.Spec{"per cent": sim.IntelSpec(), "MBps": mbps} {
+		for name, read := range map[string]func(mounts []byte) ([]byte, error){
+			"a long line": func(mounts []byte) ([]byte, error) { return append([]byte(long), mounts...), nil },
+			"no mounts":   func([]byte) ([]byte, error) { return nil, syscall.ENOMEM },
+		} {
+			t.Run(unit+", "+name, func(t *testing.T) { wantNoRemount(t, sim.New(spec), read) })
+		}
 	}
 }
 
-// wantNoRemount applies classes, sets `disturbed`, and checks that Repair finds no drift. Then it removes a group, and checks that Repair
-// restores only this group.
-func wantNoRemount(t *testing.T, host resctrl.FS, disturbed *bool) {
+// wantNoRemount applies classes, replaces the content of mountinfo by the result of `read`, and checks that Repair finds no drift. Then
+// it removes a group, and checks that Repair restores only this group.
+func wantNoRemount(t *testing.T, fs *sim.FS, read func(mounts []byte) ([]byte, error)) {
 	t.Helper()
-	b := newBackend(host, nil)
+	disturbed := false
+	b := newBackend(altered{fs, func(path string, data []byte, err error) ([]byte, error) {
+		if disturbed && strings.HasSuffix(path, "/mountinfo") {
+			return read(data)
+		}
+		return data, err
+	}}, nil)
 	apply(t, b, twoPartitions)
 	before := b.Schemata()
 
-	*disturbed = true
+	disturbed = true
 	for range 2 {
-		if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
-			t.Errorf("Repair: %v, %.200v", drift.Found, err)
-		}
+		wantRepair(t, b)
 	}
-	if err := host.Remove(sim.MountPoint + "/qos-gold"); err != nil {
-		t.Fatal(err)
-	}
-	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) != 1 {
-		t.Errorf("Repair without a group: %v, %.200v", drift.Found, err)
-	}
+	must(t, fs.Remove(sim.MountPoint+"/qos-gold"))
+	wantRepair(t, b, "resctrl group qos-gold was removed")
 	if diff := cmp.Diff(before, b.Schemata()); diff != "" {
 		t.Errorf("the values of the classes changed (-before +now):\n%s", diff)
 	}

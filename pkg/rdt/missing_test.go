@@ -29,16 +29,12 @@ func TestSettingsForCacheIDsThatTheMachineLacksDegradeTheClass(t *testing.T) {
 			b := newBackend(sim.New(sim.IntelSpec()), nil)
 			config := parse(t, test.text)
 			preview, err := b.Preview(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if diff := cmp.Diff(test.want, preview.Degraded, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("check (-want +got):\n%s", diff)
 			}
 
-			if err := b.Apply(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Apply(t.Context(), config))
 			if diff := cmp.Diff(test.want, b.Status().Degraded, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("status (-want +got):\n%s", diff)
 			}

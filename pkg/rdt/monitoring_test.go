@@ -67,9 +67,7 @@ func wantGroups(t *testing.T, fs *sim.FS, want map[string]string) {
 func containerUses(t *testing.T, b *Backend, h classes.Holder, measure string, class ...string) any {
 	t.Helper()
 	reading, err := b.MeasureClass(t.Context(), append(class, "gold")[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if value, has := reading.Containers[h.ID][classes.Series{Measure: measure, Part: "0"}]; has {
 		return value
 	}
@@ -166,15 +164,10 @@ func TestContainersAreMonitoredWithoutClasses(t *testing.T) {
 			wantGroups(t, fs, map[string]string{"mon_groups/qos-c1": "1"})
 
 			fs.Unmount()
-			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) != 1 {
-				t.Fatalf("after an unmount, Repair returns %+v, %v, want one difference", drift, err)
-			}
-
+			wantRepair(t, b, "resctrl was unmounted")
 			b.Monitor(t.Context(), cs[0], classes.SystemDefault)
 			wantGroups(t, fs, map[string]string{"mon_groups/qos-c1": "1"})
-			if err := b.Withdraw(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Withdraw(t.Context()))
 
 			wantGroups(t, fs, map[string]string{})
 		})
@@ -190,14 +183,10 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			spec.RMIDs, spec.Limbo = 11, limbo
 			fs, b, all := newMonitored(t, spec, monitorAll, "qos-gold", 5)
 			cs, late := all[:4], all[4]
-			if err := fs.Mkdir(sim.MountPoint + "/qos-gold/mon_groups/theirs"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fs.Mkdir(sim.MountPoint+"/qos-gold/mon_groups/theirs"))
 
 			repair := func() {
-				if _, err := b.Repair(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				repair(t, b)
 				b.MonitorAll(t.Context(), inClass("gold", cs...))
 			}
 
@@ -246,9 +235,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 
 	fs.Count("qos-gold/mon_groups/qos-c1", 0, "llc_occupancy", "4096")
 	for _, group := range []string{"theirs", "theirs/mon_groups/qos-c7", "qos-gold/mon_groups/c1"} {
-		if err := fs.Mkdir(sim.MountPoint + "/" + group); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fs.Mkdir(sim.MountPoint+"/"+group))
 	}
 
 	restarted := newBackend(fs, &several{})
@@ -268,9 +255,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 func TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 1)
 	for _, group := range []string{"qos-gold/mon_groups/watched", "theirs"} {
-		if err := fs.Mkdir(sim.MountPoint + "/" + group); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fs.Mkdir(sim.MountPoint+"/"+group))
 	}
 
 	fs.AddTask(2, "qos-gold/mon_groups/watched")
@@ -282,29 +267,13 @@ func TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain(t *testing.T) {
 		}
 		wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/watched": "2"})
 
-		if err := fs.Remove(sim.MountPoint + "/qos-gold/mon_groups/qos-c1"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.Repair(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, fs.Remove(sim.MountPoint+"/qos-gold/mon_groups/qos-c1"))
+		repair(t, b)
 	}
 
 	if got := monitoredCondition(t, b).Message; !strings.Contains(got, "another program has put the container into a resctrl group: 2") {
 		t.Error(got)
 	}
-}
-
-func calls(fs *sim.FS, fault func(sim.Call) *sim.Fault) *[]string {
-	made := &[]string{}
-	fs.Inject(func(c sim.Call) *sim.Fault {
-		*made = append(*made, strings.TrimSpace(c.Op+" "+c.Path+" "+c.Data))
-		if fault == nil {
-			return nil
-		}
-		return fault(c)
-	})
-	return made
 }
 
 // TestAMonitoredContainerChangesItsClassByOneRename changes the class twice. Before the second change, "kubectl exec"
@@ -314,43 +283,47 @@ func TestAMonitoredContainerChangesItsClassByOneRename(t *testing.T) {
 	apply(t, b, monitorAll)
 	b.Monitor(t.Context(), target, "gold")
 	c.fork(10, 12)
-	made := calls(c.fs, nil)
-	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err != nil {
-		t.Fatal(err)
-	}
+	var made []string
+	c.fs.Inject(func(call sim.Call) *sim.Fault {
+		made = append(made, call.Op+" "+call.Path+" "+call.Data)
+		return nil
+	})
+	must(t, b.Enforce(t.Context(), target, "gold", "bronze"))
 
 	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11 12"})
 	from, to := sim.MountPoint+"/qos-gold/mon_groups/qos-c", sim.MountPoint+"/qos-bronze/mon_groups/qos-c"
-	if diff := cmp.Diff([]string{"rename " + from + " " + to}, *made); diff != "" {
+	if diff := cmp.Diff([]string{"rename " + from + " " + to}, made); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 
 	c.fs.AddTask(20, "qos-bronze")
 	c.tids = append(c.tids, 20)
-	if err := b.Enforce(t.Context(), target, "bronze", "gold"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Enforce(t.Context(), target, "bronze", "gold"))
 
 	if diff := cmp.Diff([]string{"qos-gold"}, slices.Compact(slices.Sorted(maps.Values(c.groups())))); diff != "" {
 		t.Errorf("groups of the threads (-want +got):\n%s", diff)
 	}
 }
 
-// TestWithoutRenameEachThreadIsMoved simulates a kernel before Linux 6.5, which refuses the rename.
-func TestWithoutRenameEachThreadIsMoved(t *testing.T) {
-	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
-	apply(t, b, monitorAll)
-	b.Monitor(t.Context(), target, "gold")
-	calls(c.fs, func(call sim.Call) *sim.Fault {
-		if call.Op == "rename" {
-			return &sim.Fault{Errno: syscall.EPERM}
-		}
-		return nil
-	})
-	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err != nil {
-		t.Fatal(err)
+// TestThreadsAreMovedIfARenameOfTheMonitoringGroupDoesNotMoveThem has a kernel before Linux 6.5, which refuses the rename, and the
+// kernel of Arm, whose rename leaves the threads in the former class.
+func TestThreadsAreMovedIfARenameOfTheMonitoringGroupDoesNotMoveThem(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec    sim.Spec
+		refused bool
+	}{"before Linux 6.5": {sim.IntelSpec(), true}, "Arm": {sim.ArmSpec(8), false}} {
+		t.Run(name, func(t *testing.T) {
+			c, b := newContainer(t, test.spec, "qos-gold")
+			apply(t, b, monitorAll)
+			b.Monitor(t.Context(), target, "gold")
+			refuse(c.fs, syscall.EPERM, func(call sim.Call) bool { return test.refused && call.Op == "rename" })
+			must(t, b.Enforce(t.Context(), target, "gold", "bronze"))
+			wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11"})
+			if diff := cmp.Diff(map[int]string{10: "qos-bronze", 11: "qos-bronze"}, c.groups()); diff != "" {
+				t.Errorf("groups of the threads (-want +got):\n%s", diff)
+			}
+		})
 	}
-	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c": "10 11"})
 }
 
 // TestAFailedChangeOfClassMovesTheGroupBack lets the kernel refuse to move a thread that is outside of the monitoring
@@ -361,12 +334,7 @@ func TestAFailedChangeOfClassMovesTheGroupBack(t *testing.T) {
 	b.Monitor(t.Context(), target, "gold")
 	c.fs.AddTask(20, "qos-gold")
 	c.tids = append(c.tids, 20)
-	calls(c.fs, func(call sim.Call) *sim.Fault {
-		if call.Op == "write" {
-			return &sim.Fault{Errno: syscall.EPERM}
-		}
-		return nil
-	})
+	refuse(c.fs, syscall.EPERM, func(call sim.Call) bool { return call.Op == "write" })
 
 	if err := b.Enforce(t.Context(), target, "gold", "bronze"); err == nil {
 		t.Error("Enforce returned no error, although a thread could not be moved")

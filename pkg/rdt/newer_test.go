@@ -49,9 +49,7 @@ func TestFilesOfNewerKernelsAreNotTakenForGroups(t *testing.T) {
 				t.Errorf("apply: %v", err)
 			}
 
-			if _, err := b.Repair(t.Context()); err != nil {
-				t.Errorf("repair: %v", err)
-			}
+			repair(t, b)
 
 			host.AddTask(100, "qos-gold")
 			if got, err := resctrl.At(host, sim.MountPoint).GroupOfTask(100); err != nil || got != "qos-gold" {

@@ -72,9 +72,7 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	if got, full := devices("io_alloc_cbm"), devices("cbm_mask"); got == "" || strings.Contains(got, "="+full) {
 		t.Errorf("device traffic has the masks %q of %s", got, full)
 	}
-	if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 {
-		t.Errorf("drift: %+v, %v", drift, err)
-	}
+	wantRepair(t, b)
 	t.Logf("device traffic: %s; classes: %v", devices("io_alloc_cbm"), b.Schemata())
 	apply(t, b, twoPartitions)
 	if got := devices("io_alloc"); got != "disabled" {
@@ -110,8 +108,7 @@ func TestAssignableCountersOfTheKernel(t *testing.T) {
 	t.Logf("modes of this kernel: %v", modes)
 	switchTo := func(name string) {
 		must(t, host.WriteFile(mode, []byte(name+"\n")))
-		_, err := b.Repair(t.Context())
-		must(t, err)
+		repair(t, b)
 		b.MonitorAll(t.Context(), inClass("gold", containers...))
 	}
 	for _, name := range modes {

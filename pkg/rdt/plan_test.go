@@ -31,9 +31,7 @@ func planInfo(width, least int, sparse, apart bool) resctrl.Info {
 func schemataOf(t testing.TB, text string) resctrl.Schemata {
 	t.Helper()
 	schemata, err := resctrl.ParseSchemata([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return schemata
 }
 

@@ -103,19 +103,6 @@ func TestCheckReportsWhatTheKernelWouldRefuse(t *testing.T) {
 	}
 }
 
-// locked is a machine on which a group is pseudo-locked.
-type locked struct {
-	*sim.FS
-	group string
-}
-
-func (l locked) ReadFile(name string) ([]byte, error) {
-	if name == sim.MountPoint+"/"+l.group+"/mode" {
-		return []byte("pseudo-locked\n"), nil
-	}
-	return l.FS.ReadFile(name)
-}
-
 func TestAPseudoLockedGroupUsesNoCLOSID(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.L2, spec.L3 = nil, nil // masks would overlap the group
@@ -126,7 +113,12 @@ func TestAPseudoLockedGroupUsesNoCLOSID(t *testing.T) {
 		fs := sim.New(spec)
 		must(t, fs.Mkdir(sim.MountPoint+"/"+group))
 		fs.AddTask(1, group)
-		b := newBackend(locked{fs, group}, nil)
+		b := newBackend(altered{fs, func(path string, data []byte, err error) ([]byte, error) {
+			if path == sim.MountPoint+"/"+group+"/mode" {
+				return []byte("pseudo-locked\n"), nil
+			}
+			return data, err
+		}}, nil)
 		if err := b.Check(t.Context(), config(7)); err != nil {
 			t.Errorf("%s is pseudo-locked, and 7 of 8 CLOSIDs are not free: %v", group, err)
 		}
@@ -185,12 +177,7 @@ func TestUnavailableNamesReasonAndRemedy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fs := sim.New(test.spec)
-			fs.Inject(func(call sim.Call) *sim.Fault {
-				if test.fault != 0 && call.Op == "mount" {
-					return &sim.Fault{Errno: test.fault}
-				}
-				return nil
-			})
+			refuse(fs, test.fault, func(call sim.Call) bool { return test.fault != 0 && call.Op == "mount" })
 
 			b := New(Options{FS: fs, MountResctrl: test.mount})
 			err := b.Apply(t.Context(), parse(t, test.config))
@@ -308,14 +295,10 @@ func TestPreviewReportsThatTheMachineWasNotChecked(t *testing.T) {
 	spec.Unmounted = true
 	b := New(Options{FS: sim.New(spec), MountResctrl: true})
 	config, err := parseConfig("partitions: {p: {l3Allocation: \"100%\", classes: {gold: {l3Allocation: \"50%\"}}}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	status, err := b.Preview(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 
 	if len(status.Conditions) != 1 || status.Conditions[0].Healthy || !strings.Contains(status.Conditions[0].Message, "were not checked") {
 		t.Errorf("the conditions are %+v, want only one that reports an unchecked machine", status.Conditions)

@@ -5,13 +5,13 @@ package rdt
 
 import (
 	"encoding/binary"
-	"io/fs"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -66,28 +66,21 @@ func FuzzMemoryModules(f *testing.F) {
 	})
 }
 
-// firmware adds the SMBIOS table to a machine.
-type firmware struct {
-	*sim.FS
-	table []byte
-}
-
-func (f firmware) ReadFile(path string) ([]byte, error) {
-	switch {
-	case path != dmiTable:
-		return f.FS.ReadFile(path)
-	case f.table == nil:
-		return nil, fs.ErrNotExist
-	}
-	return f.table, nil
+// withFirmware adds an SMBIOS table to a machine. If `table` is nil, the machine has none.
+func withFirmware(machine *sim.FS, table []byte) resctrl.FS {
+	return altered{machine, func(path string, data []byte, err error) ([]byte, error) {
+		if path == dmiTable && table != nil {
+			return table, nil
+		}
+		return data, err
+	}}
 }
 
 // TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules has a machine with two caches, each of which gets half
 // of the rate.
 func TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules(t *testing.T) {
 	bounds := func(table []byte) (bounds, unknown map[string]float64) {
-		fake := sim.New(sim.IntelSpec())
-		b := newBackend(firmware{fake, table}, nil)
+		b := newBackend(withFirmware(sim.New(sim.IntelSpec()), table), nil)
 		apply(t, b, `partitions: {all: {l3Allocation: "100%", mbAllocation: ["100%"], classes: {half: {mbAllocation: ["50%"]}, all: {}}}}`)
 		if all := b.Promises(classes.Holder{}, "all"); len(all) > 0 {
 			t.Errorf("a class with everything promises %+v", all)

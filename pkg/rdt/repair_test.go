@@ -18,13 +18,6 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-func mustDo(t *testing.T, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestDriftIsRepaired damages resctrl on a machine that has managed groups and a group of another program. The
 // managed group qos-tin belongs to a draining class.
 func TestDriftIsRepaired(t *testing.T) {
@@ -37,25 +30,25 @@ func TestDriftIsRepaired(t *testing.T) {
 		lost []string
 	}{
 		{"nothing", func(*testing.T, *sim.FS) {}, nil, nil},
-		{"a group is removed", func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Remove(point+"/qos-gold")) },
+		{"a group is removed", func(t *testing.T, fs *sim.FS) { must(t, fs.Remove(point+"/qos-gold")) },
 			[]string{"resctrl group qos-gold was removed"}, nil},
-		{"the group of a class that drains is removed", func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Remove(point+"/qos-tin")) },
+		{"the group of a class that drains is removed", func(t *testing.T, fs *sim.FS) { must(t, fs.Remove(point+"/qos-tin")) },
 			[]string{"resctrl group qos-tin was removed"}, nil},
 		{"a group is rewritten", func(t *testing.T, fs *sim.FS) {
-			mustDo(t, fs.WriteFile(point+"/qos-gold/schemata", []byte("L3:0=7ff\n")))
+			must(t, fs.WriteFile(point+"/qos-gold/schemata", []byte("L3:0=7ff\n")))
 		}, []string{"resctrl group qos-gold was rewritten: L3 0 is 7ff instead of ff"}, nil},
 		{"groups are removed and rewritten", func(t *testing.T, fs *sim.FS) {
-			mustDo(t, fs.Remove(point+"/qos-gold"), fs.WriteFile(point+"/qos-tin/schemata", []byte("MB:1=20\n")))
+			must(t, fs.Remove(point+"/qos-gold"), fs.WriteFile(point+"/qos-tin/schemata", []byte("MB:1=20\n")))
 		}, []string{"resctrl group qos-gold was removed", "resctrl group qos-tin was rewritten: MB 1 is 20 instead of 50"}, nil},
 		{"resctrl is unmounted", func(_ *testing.T, fs *sim.FS) { fs.Unmount() }, []string{"resctrl was unmounted"}, []string{"theirs"}},
 		{"resctrl is mounted again", func(t *testing.T, fs *sim.FS) {
 			fs.Unmount()
-			mustDo(t, fs.Mount("resctrl", point, "resctrl", ""))
+			must(t, fs.Mount("resctrl", point, "resctrl", ""))
 		}, []string{"resctrl group qos-bronze was removed", "resctrl group qos-gold was removed", "resctrl group qos-tin was removed"}, []string{"theirs"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			fs := sim.New(sim.IntelSpec())
-			mustDo(t, fs.Mkdir(point+"/theirs"), fs.WriteFile(point+"/theirs/schemata", []byte("L3:0=3\n")))
+			must(t, fs.Mkdir(point+"/theirs"), fs.WriteFile(point+"/theirs/schemata", []byte("L3:0=3\n")))
 			b := newBackend(fs, nil)
 			apply(t, b, strings.Replace(twoPartitions, "{bronze:", "{tin: {}, bronze:", 1))
 			fs.AddTask(7, "qos-tin")
@@ -80,9 +73,7 @@ func TestDriftIsRepaired(t *testing.T) {
 				t.Errorf("the repair wrote %d times without drift", calls)
 			}
 
-			if again, err := b.Repair(t.Context()); err != nil || len(again.Found) > 0 {
-				t.Errorf("a second repair finds %v, %v", again.Found, err)
-			}
+			wantRepair(t, b)
 		})
 	}
 }
@@ -92,7 +83,7 @@ func TestTheConfigurationIsAppliedUnderOtherMountOptions(t *testing.T) {
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
 	fs.Unmount()
-	mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
+	must(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
 	drift, err := b.Repair(t.Context())
 	if err != nil || len(drift.Found) != 1 || !strings.HasPrefix(drift.Found[0], "resctrl was remounted: at /sys/fs/resctrl with ") {
 		t.Errorf("the drift is %v with the error %v, want only the remount", drift.Found, err)
@@ -114,26 +105,21 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 		repair func(t *testing.T, fs *sim.FS)
 	}{
 		{"unmounted, and not ours to mount", false, func(_ *testing.T, fs *sim.FS) { fs.Unmount() }, string(resctrl.NotMounted), nil,
-			func(t *testing.T, fs *sim.FS) { mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "")) }},
+			func(t *testing.T, fs *sim.FS) { must(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "")) }},
 		{"mounted with half of the CLOSIDs, of which others have taken all", true, func(t *testing.T, fs *sim.FS) {
 			fs.Unmount()
-			mustDo(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
+			must(t, fs.Mount("resctrl", sim.MountPoint, "resctrl", "cdp"))
 			for _, group := range strings.Split("abcdefghijklmnopqrstuvwxyz", "") {
 				if fs.Mkdir(sim.MountPoint+"/"+group) != nil {
 					return
 				}
 			}
 		}, "", ErrNoCLOSID, func(t *testing.T, fs *sim.FS) {
-			mustDo(t, fs.Remove(sim.MountPoint+"/a"), fs.Remove(sim.MountPoint+"/b"))
+			must(t, fs.Remove(sim.MountPoint+"/a"), fs.Remove(sim.MountPoint+"/b"))
 		}},
 		{"refused by the kernel", true, func(t *testing.T, fs *sim.FS) {
-			mustDo(t, fs.Remove(sim.MountPoint+"/qos-gold"))
-			fs.Inject(func(c sim.Call) *sim.Fault {
-				if c.Op == "mkdir" {
-					return &sim.Fault{Errno: syscall.ENOSPC}
-				}
-				return nil
-			})
+			must(t, fs.Remove(sim.MountPoint+"/qos-gold"))
+			refuse(fs, syscall.ENOSPC, func(c sim.Call) bool { return c.Op == "mkdir" })
 		}, "", syscall.ENOSPC, func(_ *testing.T, fs *sim.FS) { fs.Inject(nil) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -154,9 +140,7 @@ func TestAFailedRepairIsAnError(t *testing.T) {
 			}
 
 			test.repair(t, fs)
-			if _, err := b.Repair(t.Context()); err != nil {
-				t.Errorf("Repair after the fault was removed: %v", err)
-			}
+			repair(t, b)
 
 			if got := schemataIn(t, fs)["qos-gold"]; got != want && !errors.Is(test.errno, ErrNoCLOSID) {
 				t.Errorf("gold has %q after the repair, want %q", got, want)
@@ -175,7 +159,7 @@ func TestNothingIsRepairedWithoutManagedGroups(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fs := sim.New(sim.IntelSpec())
 			b := newBackend(fs, nil)
-			mustDo(t, do(b), fs.WriteFile(sim.MountPoint+"/schemata", []byte("L3:0=ff\n")))
+			must(t, do(b), fs.WriteFile(sim.MountPoint+"/schemata", []byte("L3:0=ff\n")))
 			fs.Unmount()
 			fs.Inject(nil)
 			if drift, err := b.Repair(t.Context()); err != nil || len(drift.Found) > 0 || fs.Calls() > 0 {
@@ -258,7 +242,7 @@ func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
 			t.Errorf("all threads are in their group, and MoveNewThreads moves %v, %v", moved, err)
 		}
 
-		mustDo(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
+		must(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
 		for range threads {
 			add("")
 		}
@@ -272,7 +256,7 @@ func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
 			{b.MoveThreads, []string{"id"}, "qos-gold"},
 		} {
 			if call.moved == nil {
-				mustDo(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
+				must(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
 			}
 			moved, err := call.of(t.Context(), "gold", targets)
 			if diff := cmp.Diff(call.moved, moved); diff != "" || err != nil {
@@ -284,7 +268,7 @@ func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
 		}
 
 		// No container has the class for a while, so its threads are not known any more.
-		mustDo(t, b.Release(t.Context(), nobody), fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
+		must(t, b.Release(t.Context(), nobody), fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
 		if moved, err := b.MoveNewThreads(t.Context(), "gold", targets); len(moved) != 1 || err != nil {
 			t.Errorf("of %d threads, after no container had the class: moved %v, %v", threads, moved, err)
 		}
@@ -300,9 +284,7 @@ func TestAGroupIsReleasedWhenOnlyZombiesAreLeft(t *testing.T) {
 	apply(t, b, twoPartitions)
 	fs.End(7)
 	for _, alive := range []bool{true, false} {
-		if err := b.Release(t.Context(), nobody); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Release(t.Context(), nobody))
 		if _, there := schemataIn(t, fs)["qos-tin"]; there != alive {
 			t.Errorf("the group exists: %v, want %v (true while the group has a live process)", there, alive)
 		}
@@ -312,7 +294,7 @@ func TestAGroupIsReleasedWhenOnlyZombiesAreLeft(t *testing.T) {
 
 func TestOnlyThreadsInManagedGroupsAreMovedToTheSystemDefault(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
-	mustDo(t, fs.Mkdir(sim.MountPoint+"/theirs"))
+	must(t, fs.Mkdir(sim.MountPoint+"/theirs"))
 	c := &container{fs: fs, tids: []int{10, 11, 12}}
 	b := newBackend(fs, c)
 	apply(t, b, twoPartitions)
@@ -337,7 +319,7 @@ func TestTheGroupOfAClassOfAFormerRunIsRestored(t *testing.T) {
 	want := schemataIn(t, fs)
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
-	mustDo(t, fs.Remove(sim.MountPoint+"/qos-tin"))
+	must(t, fs.Remove(sim.MountPoint+"/qos-tin"))
 	drift, err := b.Repair(t.Context())
 	if diff := cmp.Diff([]string{"resctrl group qos-tin was removed"}, drift.Found); err != nil || diff != "" {
 		t.Errorf("found (-want +got):\n%s%v", diff, err)

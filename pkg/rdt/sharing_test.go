@@ -50,9 +50,7 @@ func newTwoClasses(t *testing.T, spec sim.Spec, rmids, bronze int) *twoClasses {
 
 func (c *twoClasses) round(t *testing.T) {
 	t.Helper()
-	if _, err := c.b.Repair(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	repair(t, c.b)
 	c.b.MonitorAll(t.Context(), c.running)
 }
 
@@ -209,20 +207,13 @@ func TestContainersKeepTheirRMIDsIfNoOtherContainerCanUseThem(t *testing.T) {
 	}{
 		"another program has put them into a group": {func(t *testing.T, c *twoClasses) {
 			t.Helper()
-			if err := c.fs.Mkdir(sim.MountPoint + "/theirs"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.fs.Mkdir(sim.MountPoint+"/theirs"))
 			for _, container := range c.running[8:] {
 				c.fs.AddTask(container.PID, "theirs")
 			}
 		}, 8},
 		"the kernel refuses to create groups": {func(_ *testing.T, c *twoClasses) {
-			calls(c.fs, func(call sim.Call) *sim.Fault {
-				if call.Op == "mkdir" {
-					return &sim.Fault{Errno: syscall.EPERM}
-				}
-				return nil
-			})
+			refuse(c.fs, syscall.EPERM, func(call sim.Call) bool { return call.Op == "mkdir" })
 		}, 8 - 4},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,9 +234,7 @@ func TestNoFurtherRMIDsAreTakenAwayWhileRemovedGroupsStillHaveTheirs(t *testing.
 	spec.Limbo = true
 	c := newTwoClasses(t, spec, 12, 12)
 	for i := range 5 {
-		if err := c.fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i)))
 	}
 
 	for range 3 {
@@ -285,15 +274,8 @@ func TestTheStatusHasTheReasonWhyAContainerIsNotMonitored(t *testing.T) {
 // Other containers wait for an RMID meanwhile.
 func TestAContainerKeepsItsRMIDOverAChangeOfClass(t *testing.T) {
 	c := newTwoClasses(t, sim.IntelSpec(), 2, 2)
-	calls(c.fs, func(call sim.Call) *sim.Fault {
-		if call.Op == "rename" {
-			return &sim.Fault{Errno: syscall.EPERM}
-		}
-		return nil
-	})
-	if err := c.b.Enforce(t.Context(), c.running[0].Holder, "gold", "bronze"); err != nil {
-		t.Fatal(err)
-	}
+	refuse(c.fs, syscall.EPERM, func(call sim.Call) bool { return call.Op == "rename" })
+	must(t, c.b.Enforce(t.Context(), c.running[0].Holder, "gold", "bronze"))
 	wantGroups(t, c.fs, map[string]string{"qos-bronze/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
 }
 
@@ -324,8 +306,7 @@ func TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers(t *testing.T
 	for i := range 4 {
 		must(t, fsys.Mkdir(theirs(i)))
 	}
-	_, err := b.Repair(t.Context())
-	must(t, err)
+	repair(t, b)
 	b.MonitorAll(t.Context(), inClass("gold", containers...))
 	for i := range 4 {
 		must(t, fsys.Remove(theirs(i)))

@@ -18,9 +18,7 @@ import (
 func measured(t *testing.T, b *Backend, class string) classes.Reading {
 	t.Helper()
 	reading, err := b.MeasureClass(t.Context(), class)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reading.Class
 }
 

@@ -102,12 +102,7 @@ func watchApply(t *testing.T, fs *sim.FS, n int, config string, wanted map[strin
 		}
 	}}
 
-	fs.Inject(func(call sim.Call) *sim.Fault {
-		if call.N == n {
-			return &sim.Fault{Errno: syscall.EINVAL}
-		}
-		return nil
-	})
+	refuse(fs, syscall.EINVAL, func(call sim.Call) bool { return call.N == n })
 
 	err := newBackend(w, nil).Apply(t.Context(), parse(t, config))
 	if err == nil && looks < 4 {
