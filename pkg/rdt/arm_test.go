@@ -210,27 +210,35 @@ func TestCachesAndBandwidthHaveDifferentIDsOnArm(t *testing.T) {
 	}
 }
 
-// TestUnknownLinesAndFilesOfResctrlAreIgnored has the lines of schemata and the files that kernels of NVIDIA for Arm
-// show.
+// TestUnknownLinesAndFilesOfResctrlAreIgnored has lines of schemata and files that kernels of NVIDIA for Arm show, and files that
+// kernels after Linux 6.12 and the mount option debug add to the root directory. Without cpu_resctrl_groups, the backend looks for a
+// thread in all groups, and must not take these files for groups.
 func TestUnknownLinesAndFilesOfResctrlAreIgnored(t *testing.T) {
-	spec := sim.IntelSpec()
-	spec.Unknown = sim.Unknown{Lines: "L3_MAX:0=100;1=100\n# MB_HW:0=1\nMB_HLIM:0=0;1=0\n", Files: map[string]string{
-		"info/L3_MAX/num_closids": "47\n", "info/MB_HLIM/num_closids": "47\n", "info/MB_MON/mon_features": "mbm_total_bytes\n", "kernel_mode": "x\n",
-	}}
-	fsys := sim.New(spec)
-	// Another program has a part of the caches.
-	for _, w := range [][2]string{{"theirs/schemata", "L3:0=c00;1=c00\nL2:0=f0000;1=f0000\n"}, {"schemata", "L3:0=3ff;1=3ff\nL2:0=ffff;1=ffff\n"}} {
-		if name, _, below := strings.Cut(w[0], "/"); below {
-			must(t, fsys.Mkdir(sim.MountPoint+"/"+name))
-		}
-		must(t, fsys.WriteFile(sim.MountPoint+"/"+w[0], []byte(w[1])))
+	for name, spec := range kernels() {
+		t.Run(name, func(t *testing.T) {
+			spec.Unknown = sim.Unknown{Lines: "L3_MAX:0=100;1=100\n# MB_HW:0=1\nMB_HLIM:0=0;1=0\n", Files: map[string]string{
+				"info/L3_MAX/num_closids": "47\n", "info/MB_HLIM/num_closids": "47\n", "info/MB_MON/mon_features": "mbm_total_bytes\n",
+				"kernel_mode": "x\n", "mba_MBps_event": "x\n", "ctrl_hw_id": "x\n",
+			}}
+			fsys := sim.New(spec)
+			setUp(t, fsys, [][2]string{ // another program has a part of the caches
+				{"theirs/schemata", "L3:0=c00;1=c00\nL2:0=f0000;1=f0000\n"}, {"schemata", "L3:0=3ff;1=3ff\nL2:0=ffff;1=ffff\n"},
+			})
+			b := newBackend(fsys, nil)
+			const text = `{partitions: {p: {l3Allocation: "0x3ff", l2Allocation: "0xffff", classes: {a: {l3Allocation: "0x100"}}}}}`
+			must(t, b.Check(t.Context(), parse(t, text)))
+			apply(t, b, text)
+			if diff := cmp.Diff("L2:0=ffff;1=ffff\nL3:0=100;1=100\nMB:0=100;1=100\n", b.Schemata()["a"]); diff != "" {
+				t.Error(diff)
+			}
+			wantRepair(t, b)
+
+			fsys.AddTask(100, "qos-a")
+			if got, err := resctrl.At(fsys, sim.MountPoint).GroupOfTask(100); err != nil || got != "qos-a" {
+				t.Errorf("the group of the thread is %q, %v, want qos-a", got, err)
+			}
+		})
 	}
-	b := newBackend(fsys, nil)
-	apply(t, b, `{partitions: {p: {l3Allocation: "0x3ff", l2Allocation: "0xffff", classes: {a: {l3Allocation: "0x100"}}}}}`)
-	if diff := cmp.Diff("L2:0=ffff;1=ffff\nL3:0=100;1=100\nMB:0=100;1=100\n", b.Schemata()["a"]); diff != "" {
-		t.Error(diff)
-	}
-	wantRepair(t, b)
 }
 
 // TestTheKernelRoundsAsCheckPredicts applies all percentages, four at a time.

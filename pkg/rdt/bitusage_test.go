@@ -50,10 +50,10 @@ func bitUsage(info resctrl.Info, groups map[string]resctrl.Group, schema resctrl
 	return strings.Join(domains, ";")
 }
 
-// wantBitUsage makes a class, and what another program can make: an exclusive group, and a mask of device traffic. It
-// then compares the computed bit usage with that of the kernel.
-func wantBitUsage(t *testing.T, host resctrl.FS) {
-	t.Helper()
+// TestBitUsageOfTheKernel computes info/*/bit_usage from other files, and compares it with the file of the kernel. So this program does
+// not need to read the file. The test makes a class, and what another program can make: an exclusive group, and a mask of device traffic.
+func TestBitUsageOfTheKernel(t *testing.T) {
+	host := mountNewer(t, "L3/bit_usage", "")
 	b := newBackend(host, nil)
 	apply(t, b, `{partitions: {p: {l3Allocation: "0xf", classes: {a: , system/default: {l3Allocation: "0x3"}}}}}`)
 	must(t, host.Mkdir(sim.MountPoint+"/alone"))
@@ -89,15 +89,3 @@ func wantBitUsage(t *testing.T, host resctrl.FS) {
 	must(t, b.Apply(t.Context(), &Config{}))
 	must(t, b.Release(t.Context(), nobody))
 }
-
-// TestBitUsageIsKnownWithoutReadingIt computes info/*/bit_usage from other files, and compares it with the file of the
-// kernel. So this program does not need to read the file.
-func TestBitUsageIsKnownWithoutReadingIt(t *testing.T) {
-	devices := sim.AMDSpec()
-	devices.IOAlloc = "disabled"
-	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec(), "io_alloc": devices} {
-		t.Run(name, func(t *testing.T) { wantBitUsage(t, sim.New(spec)) })
-	}
-}
-
-func TestBitUsageOfTheKernel(t *testing.T) { wantBitUsage(t, mountNewer(t, "L3/bit_usage", "")) }

@@ -4,7 +4,7 @@
 package rdt
 
 import (
-	"log/slog"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -148,46 +148,66 @@ func TestTotalsContinueWhenACounterIsAssignedAgain(t *testing.T) {
 	want(50.0, 50)
 }
 
+// turns simulates containers c1 to c3 of the class gold that have counters in turn, for 10 s each.
+type turns struct {
+	fs         *sim.FS
+	b          *Backend
+	containers []classes.Holder
+	now        time.Time
+}
+
+const rotating = "\nmonitoring: {containers: all, rotate: 10s}\n"
+
+func newTurns(t *testing.T, fs *sim.FS) *turns {
+	t.Helper()
+	r := &turns{fs: fs, now: time.Unix(1000, 0)}
+	r.b = New(Options{FS: r.fs, Threads: &several{}, Now: func() time.Time { return r.now }})
+	apply(t, r.b, twoPartitions+rotating)
+	for pid := 1; pid <= 3; pid++ {
+		r.fs.AddTask(pid, "qos-gold")
+		r.containers = append(r.containers, classes.Holder{ID: fmt.Sprint("c", pid), Container: "main", PID: pid})
+	}
+	return r
+}
+
+// monitor begins a turn if the time of the present one is over.
+func (r *turns) monitor(t *testing.T) {
+	t.Helper()
+	r.b.MonitorAll(t.Context(), inClass("gold", r.containers...))
+}
+
 // TestContainersTakeTurnsWithACounter has one counter for three containers, because the root group and two classes use
 // 4 of 5. Each container gets it in turn. Its values show for how many seconds it was counted.
 func TestContainersTakeTurnsWithACounter(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters, spec.Domains = 5, []int{0}
-	fsys, now := sim.New(spec), time.Unix(1000, 0)
-	b := New(Options{FS: fsys, Threads: &several{}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
-	apply(t, b, twoPartitions+"monitoring: {containers: all, rotate: 10s}\n")
-	var containers []classes.Holder
-	for i, id := range []string{"c1", "c2", "c3"} {
-		fsys.AddTask(i+1, "qos-gold")
-		containers = append(containers, classes.Holder{ID: id, Container: "main", PID: i + 1})
-	}
-	if every := b.RotateEvery(); every != 10*time.Second {
+	r := newTurns(t, sim.New(spec))
+	if every := r.b.RotateEvery(); every != 10*time.Second {
 		t.Fatalf("turns take %v", every)
 	}
 
 	for round, want := range [][]string{{"t", "", ""}, {"", "t", ""}, {"", "", "t"}, {"t", "", ""}} {
-		b.MonitorAll(t.Context(), inClass("gold", containers...))
-		if diff := cmp.Diff(want, assignedTo(t, fsys, inGold("c1"), inGold("c2"), inGold("c3"))); diff != "" {
+		r.monitor(t)
+		if diff := cmp.Diff(want, assignedTo(t, r.fs, inGold("c1"), inGold("c2"), inGold("c3"))); diff != "" {
 			t.Errorf("turn %d: counters (-want +got):\n%s", round, diff)
 		}
-		if got := b.Status().Monitored["gold"].Missing["NoFreeCounter"]; got != max(0, 2-round) {
+		if got := r.b.Status().Monitored["gold"].Missing["NoFreeCounter"]; got != max(0, 2-round) {
 			t.Errorf("turn %d: %d containers have never had a counter", round, got)
 		}
-		now = now.Add(3 * time.Second)
-		b.MonitorAll(t.Context(), inClass("gold", containers...)) // before the end of the turn
-		if diff := cmp.Diff(want, assignedTo(t, fsys, inGold("c1"), inGold("c2"), inGold("c3"))); diff != "" {
+		r.now = r.now.Add(3 * time.Second)
+		r.monitor(t) // before the end of the turn
+		if diff := cmp.Diff(want, assignedTo(t, r.fs, inGold("c1"), inGold("c2"), inGold("c3"))); diff != "" {
 			t.Errorf("turn %d: counters before its end (-want +got):\n%s", round, diff)
 		}
-		fsys.Count(inGold("c"+string(rune('1'+round%3))), 0, "mbm_total_bytes", "1000")
-		now = now.Add(7 * time.Second)
+		r.fs.Count(inGold(r.containers[round%3].ID), 0, "mbm_total_bytes", "1000")
+		r.now = r.now.Add(7 * time.Second)
 	}
 
 	for i, want := range [][]any{{2000.0, 20.0}, {1000.0, 10.0}, {1000.0, 10.0}} {
-		got := []any{
-			containerUses(t, b, containers[i], "memory_bandwidth_bytes_total"), containerUses(t, b, containers[i], "memory_bandwidth_observed_seconds_total"),
-		}
+		c := r.containers[i]
+		got := []any{containerUses(t, r.b, c, "memory_bandwidth_bytes_total"), containerUses(t, r.b, c, "memory_bandwidth_observed_seconds_total")}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: bytes and seconds (-want +got):\n%s", containers[i].ID, diff)
+			t.Errorf("%s: bytes and seconds (-want +got):\n%s", c.ID, diff)
 		}
 	}
 }
@@ -196,56 +216,45 @@ func TestContainersTakeTurnsWithACounter(t *testing.T) {
 // cache 0. So cache 0 has three counters for containers, and cache 1 has one, because the root group and two classes use 4 of 7.
 func TestEachContainerGetsACounterOfEachCacheInTurn(t *testing.T) {
 	spec := sim.AMDSpec()
-	spec.Counters, spec.Domains = 7, []int{0, 1}
-	fsys, now := sim.New(spec), time.Unix(1000, 0)
-	b := New(Options{FS: fsys, Threads: &several{}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
-	must(t, fsys.Mkdir(sim.MountPoint+"/theirs"))
-	apply(t, b, twoPartitions+"monitoring: {containers: all, rotate: 10s}\n")
-	must(t, fsys.WriteFile(sim.MountPoint+"/theirs/mbm_L3_assignments", []byte("mbm_total_bytes:0=_\nmbm_local_bytes:0=_\n")))
-	var containers []classes.Holder
-	for i, id := range []string{"c1", "c2", "c3"} {
-		fsys.AddTask(i+1, "qos-gold")
-		containers = append(containers, classes.Holder{ID: id, Container: "main", PID: i + 1})
-	}
+	spec.Counters = 7
+	fs := sim.New(spec)
+	must(t, fs.Mkdir(sim.MountPoint+"/theirs")) // gets two counters of each cache
+	r := newTurns(t, fs)
+	must(t, fs.WriteFile(sim.MountPoint+"/theirs/mbm_L3_assignments", []byte("mbm_total_bytes:0=_\nmbm_local_bytes:0=_\n")))
 
-	turns := map[string]int{}
+	had := map[string]int{}
 	for range 9 {
-		b.MonitorAll(t.Context(), inClass("gold", containers...))
-		for _, c := range containers {
-			text, err := fsys.ReadFile(sim.MountPoint + "/" + inGold(c.ID) + "/mbm_L3_assignments")
+		r.monitor(t)
+		for _, c := range r.containers {
+			text, err := r.fs.ReadFile(sim.MountPoint + "/" + inGold(c.ID) + "/mbm_L3_assignments")
 			must(t, err)
 			if total, _, _ := strings.Cut(string(text), "\n"); strings.Contains(total, "1=e") {
-				turns[c.ID]++
+				had[c.ID]++
 			}
 		}
-		now = now.Add(10 * time.Second)
+		r.now = r.now.Add(10 * time.Second)
 	}
-	if diff := cmp.Diff(map[string]int{"c1": 3, "c2": 3, "c3": 3}, turns); diff != "" {
+	if diff := cmp.Diff(map[string]int{"c1": 3, "c2": 3, "c3": 3}, had); diff != "" {
 		t.Errorf("turns with a counter of cache 1 (-want +got):\n%s", diff)
 	}
 }
 
-// TestTheObservedTimePausesWithoutAMonitoringGroup takes the RMID of a container for more classes, and gives it back later.
+// TestTheObservedTimePausesWithoutAMonitoringGroup takes the RMIDs of all containers for more classes, and gives them back later.
 func TestTheObservedTimePausesWithoutAMonitoringGroup(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.L2, spec.TelemetryRMIDs, spec.Counters, spec.Domains = nil, 12, 32, []int{0}
-	fsys, now := sim.New(spec), time.Unix(1000, 0)
-	b := New(Options{FS: fsys, Threads: &several{}, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)})
-	const monitored = "\nmonitoring: {containers: all, rotate: 10s}\n"
-	apply(t, b, twoPartitions+monitored)
-	fsys.AddTask(1, "qos-gold")
-	c := classes.Holder{ID: "c1", Container: "main", PID: 1}
-	b.MonitorAll(t.Context(), inClass("gold", c))
+	r := newTurns(t, sim.New(spec))
+	r.monitor(t)
 
-	now = now.Add(10 * time.Second)
-	apply(t, b, classesNamed("c", 10)+monitored)
-	b.MonitorAll(t.Context(), inClass("gold", c))
-	now = now.Add(1000 * time.Second)
-	apply(t, b, twoPartitions+monitored)
-	must(t, b.Release(t.Context(), nobody))
-	repair(t, b)
-	b.MonitorAll(t.Context(), inClass("gold", c))
-	if got := containerUses(t, b, c, "memory_bandwidth_observed_seconds_total"); got != 10.0 {
+	r.now = r.now.Add(10 * time.Second)
+	apply(t, r.b, classesNamed("c", 10)+rotating)
+	r.monitor(t)
+	r.now = r.now.Add(1000 * time.Second)
+	apply(t, r.b, twoPartitions+rotating)
+	must(t, r.b.Release(t.Context(), nobody))
+	repair(t, r.b)
+	r.monitor(t)
+	if got := containerUses(t, r.b, r.containers[0], "memory_bandwidth_observed_seconds_total"); got != 10.0 {
 		t.Errorf("observed %v s, and a counter has counted for 10 s", got)
 	}
 }

@@ -27,6 +27,14 @@ func deviceMasks(t *testing.T, fs *sim.FS) string {
 	return strings.TrimSpace(string(masks))
 }
 
+// setDeviceMasks limits device traffic, as another program can do.
+func setDeviceMasks(fs *sim.FS, masks string) error {
+	return errors.Join(fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")),
+		fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte(masks+"\n")))
+}
+
+const withoutDevices = `{partitions: {p: {l3Allocation: "50%", classes: {a: {}}}}}`
+
 func withDevices(share string) string {
 	return `{partitions: {p: {l3Allocation: "50%", classes: {a: {l3Allocation: "50%"}}}}, deviceTraffic: {l3Allocation: ` + share + `}}`
 }
@@ -36,16 +44,13 @@ func withDevices(share string) string {
 func TestDeviceTrafficGetsItsShareAndItsFormerMaskBack(t *testing.T) {
 	for initial, other := range map[string]string{"disabled": "disabled", "f": "0=f;1=f"} {
 		t.Run(initial, func(t *testing.T) {
-			spec := withIOAlloc()
-			spec.IOAlloc = initial
-			fs := sim.New(spec)
+			fs := sim.New(withIOAlloc(initial))
 			b := newBackend(fs, nil)
-			without := `{partitions: {p: {l3Allocation: "50%", classes: {a: {}}}}}`
 			for _, step := range []struct{ text, want string }{
-				{without, other},
+				{withoutDevices, other},
 				{withDevices(`"20%"`), "0=c00;1=c00"},
 				{withDevices(`{all: "0x30", "1": 4MiB}`), "0=30;1=e00"},
-				{without, other},
+				{withoutDevices, other},
 			} {
 				apply(t, b, step.text)
 				if diff := cmp.Diff(step.want, deviceMasks(t, fs)); diff != "" {
@@ -54,11 +59,6 @@ func TestDeviceTrafficGetsItsShareAndItsFormerMaskBack(t *testing.T) {
 			}
 
 			apply(t, b, withDevices(`"20%"`))
-			must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte("0=1\n")))
-			drift, err := b.Repair(t.Context())
-			if err != nil || len(drift.Found) != 1 || deviceMasks(t, fs) != "0=c00;1=c00" {
-				t.Errorf("after another program has changed the mask: %+v, %v, %s", drift, err, deviceMasks(t, fs))
-			}
 			must(t, b.Withdraw(t.Context()))
 			if diff := cmp.Diff(other, deviceMasks(t, fs)); diff != "" {
 				t.Errorf("after Withdraw: %s", diff)
@@ -70,8 +70,7 @@ func TestDeviceTrafficGetsItsShareAndItsFormerMaskBack(t *testing.T) {
 // TestAFailedChangeOfDeviceTrafficIsUndone refuses the write of one file. Device traffic and the groups must then be as
 // before.
 func TestAFailedChangeOfDeviceTrafficIsUndone(t *testing.T) {
-	spec := withIOAlloc()
-	spec.IOAlloc = "disabled"
+	spec := withIOAlloc("disabled")
 	for _, refuses := range []string{"io_alloc", "io_alloc_cbm", "schemata"} {
 		fs := sim.New(spec)
 		b := newBackend(fs, nil)
@@ -89,8 +88,7 @@ func TestAFailedChangeOfDeviceTrafficIsUndone(t *testing.T) {
 }
 
 func TestImpossibleDeviceTrafficIsRefused(t *testing.T) {
-	full := withIOAlloc()
-	full.IOAlloc = "disabled"
+	full := withIOAlloc("disabled")
 	for name, test := range map[string]struct {
 		spec       sim.Spec
 		text, want string
@@ -121,9 +119,7 @@ func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
 	classesOf := func(names string) string { return `{partitions: {p: {l3Allocation: "50%", classes: {` + names + `}}}` }
 	three := classesOf("a: , b: , c: ") + "}"
 	withDevices := classesOf("a: , b: ") + `, deviceTraffic: {l3Allocation: "20%"}}`
-	spec := withIOAlloc()
-	spec.IOAlloc = "disabled"
-	fs := sim.New(spec)
+	fs := sim.New(withIOAlloc("disabled"))
 	b := newBackend(fs, nil)
 	for range 2 {
 		for text, masks := range map[string]string{three: "disabled", withDevices: "0=c00;1=c00"} {
@@ -156,11 +152,9 @@ func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
 }
 
 func TestRemovedDeviceTrafficFreesItsCLOSID(t *testing.T) {
-	spec := withIOAlloc()
-	spec.IOAlloc = "disabled"
-	b := newBackend(sim.New(spec), nil)
+	b := newBackend(sim.New(withIOAlloc("disabled")), nil)
 	apply(t, b, withDevices(`"0x3"`))
-	apply(t, b, `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`)
+	apply(t, b, withoutDevices)
 	for _, c := range b.Status().Conditions {
 		if c.Type == ConditionOwnCache || strings.Contains(c.Message, "io_alloc") {
 			t.Errorf("%s: %s", c.Type, c.Message)
@@ -168,16 +162,17 @@ func TestRemovedDeviceTrafficFreesItsCLOSID(t *testing.T) {
 	}
 }
 
-func TestDriftOfDeviceTrafficIsCorrectedWithoutClasses(t *testing.T) {
-	spec := withIOAlloc()
-	spec.IOAlloc = "disabled"
-	fs := sim.New(spec)
-	b := newBackend(fs, nil)
-	apply(t, b, `{deviceTraffic: {l3Allocation: "20%"}}`)
-	must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte("0=1\n")))
-	drift, err := b.Repair(t.Context())
-	if err != nil || len(drift.Found) != 1 || deviceMasks(t, fs) != "0=c00;1=c00" {
-		t.Errorf("%+v, %v, %s", drift, err, deviceMasks(t, fs))
+// TestDriftOfDeviceTrafficIsCorrected has a configuration with a class, and one without classes.
+func TestDriftOfDeviceTrafficIsCorrected(t *testing.T) {
+	for _, text := range []string{withDevices(`"20%"`), `{deviceTraffic: {l3Allocation: "20%"}}`} {
+		fs := sim.New(withIOAlloc("disabled"))
+		b := newBackend(fs, nil)
+		apply(t, b, text)
+		must(t, setDeviceMasks(fs, "0=1"))
+		wantRepair(t, b, "the cache of device traffic was changed")
+		if got := deviceMasks(t, fs); got != "0=c00;1=c00" {
+			t.Errorf("%s: after the repair, device traffic has %s", text, got)
+		}
 	}
 }
 
@@ -195,8 +190,8 @@ func (m savedMemory) Save(changed map[string][]byte) error {
 // TestDeviceTrafficIsRestoredUnderOtherMountOptions restarts the plugin after another program has mounted resctrl with
 // separate code and data. The settings of device traffic under the former mount are not restored.
 func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
-	spec, memory := withIOAlloc(), savedMemory{}
-	spec.IOAlloc, spec.L3.CLOSIDs = "f", 16
+	spec, memory := withIOAlloc("f"), savedMemory{}
+	spec.L3.CLOSIDs = 16
 	fs := sim.New(spec)
 	first := newBackend(fs, nil)
 	must(t, first.Remember(memory))
@@ -218,7 +213,7 @@ func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 			t.Fatalf("device traffic has still %s", before)
 		}
 	}
-	apply(t, b, `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`)
+	apply(t, b, withoutDevices)
 	if got := masks(); got != before {
 		t.Errorf("without the field, device traffic has %s, want %s as before", got, before)
 	}
@@ -231,14 +226,12 @@ func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 // another program then sets device traffic to 0x30, the next configuration leaves that. If the plugin cannot undo it, the next
 // configuration does, in the same process and in the next one.
 func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
-	without := `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`
 	for name, test := range map[string]struct {
 		undone bool
 		want   string
 	}{"undone": {true, "0=30;1=30"}, "not undone": {false, "disabled"}} {
 		t.Run(name, func(t *testing.T) {
-			spec, memory := withIOAlloc(), savedMemory{}
-			spec.IOAlloc = "disabled"
+			spec, memory := withIOAlloc("disabled"), savedMemory{}
 			fs := sim.New(spec)
 			first := newBackend(fs, nil)
 			must(t, first.Remember(memory))
@@ -254,13 +247,12 @@ func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
 			}
 
 			if test.undone {
-				must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")))
-				must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte("0=30;1=30\n")))
+				must(t, setDeviceMasks(fs, "0=30;1=30"))
 			}
 			second := newBackend(fs, nil)
 			must(t, second.Remember(maps.Clone(memory)))
 			for _, b := range []*Backend{second, first} {
-				apply(t, b, without)
+				apply(t, b, withoutDevices)
 				if got := deviceMasks(t, fs); got != test.want {
 					t.Errorf("without the field, device traffic has %s, want %s", got, test.want)
 				}
@@ -278,12 +270,10 @@ func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
 // TestDeviceTrafficIsRestoredAfterARestart removes the field while the plugin does not run.
 func TestDeviceTrafficIsRestoredAfterARestart(t *testing.T) {
 	for _, before := range []string{"disabled", "0=f;1=f"} {
-		spec, memory := withIOAlloc(), savedMemory{}
-		spec.IOAlloc = "disabled"
+		spec, memory := withIOAlloc("disabled"), savedMemory{}
 		fs := sim.New(spec)
 		if before != "disabled" {
-			must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("1\n")))
-			must(t, fs.WriteFile(sim.MountPoint+"/info/L3/io_alloc_cbm", []byte(before+"\n")))
+			must(t, setDeviceMasks(fs, before))
 		}
 		restarted := func() *Backend {
 			b := newBackend(fs, nil)
@@ -296,7 +286,7 @@ func TestDeviceTrafficIsRestoredAfterARestart(t *testing.T) {
 		if got := deviceMasks(t, fs); got == before {
 			t.Fatalf("device traffic has still %s", got)
 		}
-		apply(t, restarted(), `{partitions: {p: {l3Allocation: "50%", classes: {a: }}}}`)
+		apply(t, restarted(), withoutDevices)
 		if got := deviceMasks(t, fs); got != before {
 			t.Errorf("without the field, device traffic has %s, want %s as before", got, before)
 		}

@@ -103,12 +103,9 @@ func TestTheConditionNamesTheFeatureThatHasTheFewestRMIDs(t *testing.T) {
 func TestAFeatureThatTheMachineCannotMonitorIsReported(t *testing.T) {
 	b := newBackend(sim.New(sim.AMDSpec()), nil)
 	text := twoPartitions + "monitoring: {features: [energy, cacheOccupancy]}"
-	predicted, err := b.Preview(t.Context(), parse(t, text))
-	must(t, err)
-	apply(t, b, text)
 	want := classes.Condition{Type: ConditionFeatures, Reason: "CannotMonitor", Message: "the CPU or the kernel cannot monitor energy " +
 		"(core_energy is not in info/PERF_PKG_MON/mon_features); remove it from the features of monitoring"}
-	for from, status := range map[string]classes.BackendStatus{"check": predicted, "status": b.Status()} {
+	for from, status := range applied(t, b, text) {
 		if diff := cmp.Diff(want, conditionOf(status, ConditionFeatures)); diff != "" {
 			t.Errorf("%s: %s", from, diff)
 		}

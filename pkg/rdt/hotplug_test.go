@@ -84,7 +84,6 @@ func TestClassesAreRepairedWhenTheCPUsOfACacheGoOfflineAndComeBack(t *testing.T)
 // TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack has the initial mask f. Without the field deviceTraffic, it
 // is restored, also for a cache that has come back. The initial mask of a cache that comes online later is fff.
 func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testing.T) {
-	const without = `{partitions: {p: {l3Allocation: "50%", classes: {a: {}}}}}`
 	for name, test := range map[string]struct {
 		// `before` changes the CPUs before the configuration is applied, and `after` changes them afterwards.
 		before, after func(fs *sim.FS)
@@ -95,9 +94,7 @@ func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testin
 		"they go offline and come back": {func(*sim.FS) {}, func(fs *sim.FS) { fs.Offline(1); fs.Online(1) }, "0=f;1=f"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := withIOAlloc()
-			spec.IOAlloc = "f"
-			fs := sim.New(spec)
+			fs := sim.New(withIOAlloc("f"))
 			b := newBackend(fs, nil)
 			test.before(fs)
 			apply(t, b, withDevices(`"20%"`))
@@ -106,12 +103,12 @@ func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testin
 			if got := deviceMasks(t, fs); strings.Contains(got, "=f") {
 				t.Errorf("after the repair, device traffic has %s", got)
 			}
-			apply(t, b, without)
+			apply(t, b, withoutDevices)
 			if got := deviceMasks(t, fs); got != test.want {
 				t.Errorf("without the field, device traffic has %s, want %s", got, test.want)
 			}
 			status := b.Status()
-			apply(t, b, without)
+			apply(t, b, withoutDevices)
 			if diff := cmp.Diff(b.Status(), status); diff != "" {
 				t.Errorf("the status differs from that of the kernel's masks (-want +got):\n%s", diff)
 			}
@@ -176,8 +173,7 @@ func (c *cpusAt) WriteFile(name string, data []byte) error {
 // TestAChangeIsCompleteOrUndoneIfTheCPUsOfACacheGoOffline takes the CPUs of a cache offline or online before each write
 // of a change of the class files.
 func TestAChangeIsCompleteOrUndoneIfTheCPUsOfACacheGoOffline(t *testing.T) {
-	devices := withIOAlloc()
-	devices.IOAlloc = "f"
+	devices := withIOAlloc("f")
 	for name, test := range map[string]struct {
 		spec        sim.Spec
 		first, then string

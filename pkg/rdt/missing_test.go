@@ -27,16 +27,10 @@ func TestSettingsForCacheIDsThatTheMachineLacksDegradeTheClass(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBackend(sim.New(sim.IntelSpec()), nil)
-			config := parse(t, test.text)
-			preview, err := b.Preview(t.Context(), config)
-			must(t, err)
-			if diff := cmp.Diff(test.want, preview.Degraded, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("check (-want +got):\n%s", diff)
-			}
-
-			must(t, b.Apply(t.Context(), config))
-			if diff := cmp.Diff(test.want, b.Status().Degraded, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("status (-want +got):\n%s", diff)
+			for from, status := range applied(t, b, test.text) {
+				if diff := cmp.Diff(test.want, status.Degraded, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", from, diff)
+				}
 			}
 		})
 	}

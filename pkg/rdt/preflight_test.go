@@ -294,12 +294,8 @@ func TestPreviewReportsThatTheMachineWasNotChecked(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.Unmounted = true
 	b := New(Options{FS: sim.New(spec), MountResctrl: true})
-	config, err := parseConfig("partitions: {p: {l3Allocation: \"100%\", classes: {gold: {l3Allocation: \"50%\"}}}}")
+	status, err := b.Preview(t.Context(), parse(t, twoPartitions))
 	must(t, err)
-
-	status, err := b.Preview(t.Context(), config)
-	must(t, err)
-
 	if len(status.Conditions) != 1 || status.Conditions[0].Healthy || !strings.Contains(status.Conditions[0].Message, "were not checked") {
 		t.Errorf("the conditions are %+v, want only one that reports an unchecked machine", status.Conditions)
 	}
@@ -307,11 +303,8 @@ func TestPreviewReportsThatTheMachineWasNotChecked(t *testing.T) {
 
 func TestPreviewPredictsTheStatusAfterApply(t *testing.T) {
 	for vendor, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec()} {
-		b := newBackend(sim.New(spec), nil)
-		preview, err := b.Preview(t.Context(), parse(t, twoPartitions))
-		must(t, err)
-		apply(t, b, twoPartitions)
-		if diff := cmp.Diff(b.Status(), preview); diff != "" {
+		got := applied(t, newBackend(sim.New(spec), nil), twoPartitions)
+		if diff := cmp.Diff(got["status"], got["check"]); diff != "" {
 			t.Errorf("%s: -status +preview:\n%s", vendor, diff)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
@@ -60,22 +59,6 @@ func TestTheUsageOfAClassIsThatOfItsGroup(t *testing.T) {
 				t.Errorf("gold has %d series, want 6: %v", len(gold), gold)
 			}
 		})
-	}
-}
-
-func TestACounterWithoutANumberHasNoValue(t *testing.T) {
-	for _, text := range []string{"Unavailable", "Unassigned", "Error", ""} {
-		if value, ok := resctrl.ParseCounter([]byte(text + "\n")); ok {
-			t.Errorf("the counter %q is parsed as %v, want no value", text, value)
-		}
-	}
-
-	fs := sim.New(sim.IntelSpec())
-	b := newBackend(fs, nil)
-	apply(t, b, twoPartitions)
-	fs.Count("qos-gold", 0, "mbm_total_bytes", "Unavailable")
-	if value, has := measured(t, b, "gold")[classes.Series{Measure: "memory_bandwidth_bytes_total", Part: "0"}]; has {
-		t.Errorf("the usage is %v, want no value, because the counter is unavailable", value)
 	}
 }
 

@@ -18,16 +18,16 @@ import (
 	sim "github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
 )
 
-// withIOAlloc returns a machine with 4 CLOSIDs, one of which device traffic uses.
-func withIOAlloc() sim.Spec {
+// withIOAlloc returns a machine with 4 CLOSIDs, which can limit device traffic. `masks` is the mask of device traffic, or "disabled".
+func withIOAlloc(masks string) sim.Spec {
 	spec := sim.AMDSpec()
-	spec.L2, spec.MB, spec.IOAlloc = nil, nil, "00f"
+	spec.L2, spec.MB, spec.IOAlloc = nil, nil, masks
 	spec.L3.CLOSIDs, spec.L3.Shareable = 4, 0
 	return spec
 }
 
 func TestDeviceTrafficUsesACLOSID(t *testing.T) {
-	b := newBackend(sim.New(withIOAlloc()), nil)
+	b := newBackend(sim.New(withIOAlloc("00f")), nil)
 	three := parse(t, `{partitions: {p: {l3Allocation: "100%", classes: {a: , b: , c: }}}}`)
 	for name, err := range map[string]error{"check": b.Check(t.Context(), three), "apply": b.Apply(t.Context(), three)} {
 		want := "3 classes are 1 too many: the CPU has 4 CLOSIDs, of which resctrl's root group uses 1, device traffic (io_alloc) uses 1; "
@@ -63,17 +63,13 @@ func TestClassesThatHaveOnlyCacheThatDevicesUseAreReported(t *testing.T) {
 			voice: {l3Allocation: "10%", classes: {voice: {}}}, web: {l3Allocation: "10%", classes: {web: {}}}`,
 			classes.Condition{Type: "CacheNotShared", Healthy: true, Reason: "PartlyShared", Message: common + "some bits of bulk"}},
 		"no class has these bits": {eleven, `p: {l3Allocation: "0x1ff", classes: {a: {}}}`, classes.Condition{}},
-		"io_alloc": {withIOAlloc(), `p: {l3Allocation: "100%", classes: {a: {l3Allocation: "0xf"}, b: {l3Allocation: "0xff0"}}}`,
+		"io_alloc": {withIOAlloc("00f"), `p: {l3Allocation: "100%", classes: {a: {l3Allocation: "0xf"}, b: {l3Allocation: "0xff0"}}}`,
 			classes.Condition{Type: "CacheNotShared", Reason: "OnlyShared", Message: common + "all bits of a (give them masks with other bits)"}},
 		"Arm, which reports all bits as shareable": {sim.ArmSpec(8), `p: {l3Allocation: "100%", classes: {a: {}}}`, classes.Condition{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBackend(sim.New(test.spec), nil)
-			text := "{partitions: {" + test.shares + "}}"
-			preview, err := b.Preview(t.Context(), parse(t, text))
-			must(t, err)
-			apply(t, b, text)
-			for from, status := range map[string]classes.BackendStatus{"check": preview, "status": b.Status()} {
+			for from, status := range applied(t, b, "{partitions: {"+test.shares+"}}") {
 				if diff := cmp.Diff(test.want, conditionOf(status, "CacheNotShared")); diff != "" {
 					t.Errorf("%s: %s", from, diff)
 				}

@@ -219,39 +219,3 @@ func (m *mounted) validMask(s *schema, text string) (uint64, bool) {
 
 	return 0, false
 }
-
-// bitUsage simulates rdt_bit_usage_show in fs/resctrl/rdtgroup.c.
-func (m *mounted) bitUsage(s *schema) string {
-	var domains []string
-	for _, id := range s.domains {
-		hardware, software, exclusive := s.cache.Shareable, uint64(0), uint64(0)
-		if mask, err := strconv.ParseUint(m.ioAlloc[id], 16, 64); err == nil && strings.HasPrefix(s.name, "L3") {
-			hardware |= mask
-		}
-		for _, g := range m.control() {
-			if g.exclusive {
-				exclusive |= s.values[g.closid][id]
-			} else {
-				software |= s.values[g.closid][id]
-			}
-		}
-		text := make([]byte, s.cache.Ways)
-		for i := range text {
-			bit := uint64(1) << (s.cache.Ways - 1 - i)
-			switch {
-			case hardware&bit != 0 && software&bit != 0:
-				text[i] = 'X'
-			case hardware&bit != 0:
-				text[i] = 'H'
-			case software&bit != 0:
-				text[i] = 'S'
-			case exclusive&bit != 0:
-				text[i] = 'E'
-			default:
-				text[i] = '0'
-			}
-		}
-		domains = append(domains, fmt.Sprintf("%d=%s", id, text))
-	}
-	return strings.Join(domains, ";")
-}

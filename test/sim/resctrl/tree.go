@@ -147,7 +147,6 @@ func (m *mounted) info(spec Spec) map[string]string {
 		files[s.name+"/cbm_mask"] = fmt.Sprintf("%x\n", s.full())
 		files[s.name+"/min_cbm_bits"] = fmt.Sprintln(s.cache.MinBits)
 		files[s.name+"/shareable_bits"] = fmt.Sprintf("%x\n", s.cache.Shareable)
-		files[s.name+"/bit_usage"] = m.bitUsage(s) + "\n"
 		maps.Copy(files, m.ioAllocFiles(spec, s))
 		if !spec.NoSparseFile {
 			files[s.name+"/sparse_masks"] = fmt.Sprintln(map[bool]int{true: 1}[s.cache.sparse(spec.Vendor)])
