@@ -335,8 +335,7 @@ func TestTheRootGroupIsRestored(t *testing.T) {
 		t.Fatalf("the root group does not have the schemata of system/default: %s", got)
 	}
 
-	apply(t, b, "")
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 	if diff := cmp.Diff(before, fs.Dump()); diff != "" {
 		t.Error(diff)
 	}

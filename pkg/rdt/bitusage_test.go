@@ -86,6 +86,5 @@ func TestBitUsageOfTheKernel(t *testing.T) {
 		}
 	}
 	must(t, host.Remove(sim.MountPoint+"/alone"))
-	must(t, b.Apply(t.Context(), &Config{}))
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 }

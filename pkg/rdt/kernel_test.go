@@ -136,8 +136,7 @@ func TestOnTheKernel(t *testing.T) {
 	t.Run("measures classes", func(t *testing.T) { measuresClasses(t, b) })
 	t.Run("moves processes", func(t *testing.T) { movesProcesses(t, b, pids) })
 	t.Run("refuses and rolls back", func(t *testing.T) { refusesAndRollsBack(t, b) })
-	apply(t, b, "")
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 	if diff := cmp.Diff(foreign, filesOf(t, "theirs")); diff != "" || len(foreign) != 5 {
 		t.Errorf("foreign groups: %s (%d files)", diff, len(foreign))
 	}

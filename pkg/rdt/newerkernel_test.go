@@ -57,8 +57,7 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	if got := conditionOf(b.Status(), ConditionOwnCache); got.Reason == "" || !strings.Contains(got.Message, "io_alloc_cbm") {
 		t.Errorf("the condition is %+v", got)
 	}
-	must(t, b.Apply(t.Context(), &Config{}))
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 	must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("0\n")))
 
 	// The class file sets the mask, and what was there comes back without it.
@@ -78,8 +77,7 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	if got := devices("io_alloc"); got != "disabled" {
 		t.Errorf("without the field, io_alloc is %s", got)
 	}
-	must(t, b.Apply(t.Context(), &Config{}))
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 }
 
 // TestAssignableCountersOfTheKernel needs ABMC (AMD, Linux 6.18). It starts 6 containers, for which there are 4 of 8 counters: the root
@@ -193,8 +191,7 @@ func TestEnergyOfTheKernel(t *testing.T) {
 	}
 	t.Logf("measures: %v; the container has used %v J of the %v J that its RMID has counted", measuresOf(measured(t, b, "gold")), now, shown())
 	b.Unmonitor("c1")
-	must(t, b.Apply(t.Context(), &Config{}))
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 }
 
 // TestRMIDsOfAClassOfTheKernel needs MPAM with 4 PMGs.
@@ -212,8 +209,7 @@ func TestCodeAndDataApartOfTheKernel(t *testing.T) {
 	if got := dividedIn(b)["a"]; got != "L3CODE:0=ff;1=ff L3DATA:0=f;1=f" {
 		t.Errorf("the class has %s", got)
 	}
-	must(t, b.Apply(t.Context(), &Config{}))
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 }
 
 // rmidsOfAClass has more containers of a class than the class has RMIDs, and wants numbers of containers by reason.
@@ -235,8 +231,7 @@ func rmidsOfAClass(t *testing.T, host hostfs.Root, want map[string]int) {
 	for _, c := range running {
 		b.Unmonitor(c.ID)
 	}
-	must(t, b.Apply(t.Context(), &Config{}))
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 }
 
 // TestAHundredContainersOnTheKernel needs few RMIDs. Each of 100 containers has values, or a reason why it has none. Then it configures as

@@ -169,8 +169,7 @@ func TestOneClassFileOnTheKernel(t *testing.T) {
 	for _, c := range running {
 		b.Unmonitor(c.ID)
 	}
-	must(t, b.Apply(t.Context(), &Config{}))
-	must(t, b.Release(t.Context(), nobody))
+	removeClasses(t, b)
 }
 
 // dividedIn returns the values of L3 and memory bandwidth by class, and leaves out other caches, which not each machine has.

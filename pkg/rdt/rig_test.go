@@ -20,6 +20,12 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
+// removeClasses applies a configuration without classes, and removes their groups.
+func removeClasses(t testing.TB, b *Backend) {
+	t.Helper()
+	must(t, b.Apply(t.Context(), &Config{}), b.Release(t.Context(), nobody))
+}
+
 func repair(t testing.TB, b *Backend) {
 	t.Helper()
 	_, err := b.Repair(t.Context())

@@ -4,12 +4,15 @@
 package resctrl
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Tree is a resctrl filesystem, simulated or real.
@@ -130,40 +133,21 @@ func errnoName(err error) string {
 		return err.Error()
 	}
 
-	known := map[syscall.Errno]string{
-		syscall.EINVAL: "EINVAL", syscall.ENOENT: "ENOENT", syscall.EPERM: "EPERM", syscall.EEXIST: "EEXIST", syscall.ENOSPC: "ENOSPC",
-		syscall.EBUSY: "EBUSY", syscall.ESRCH: "ESRCH", syscall.EISDIR: "EISDIR", syscall.ENOTDIR: "ENOTDIR", syscall.EACCES: "EACCES",
-		syscall.EROFS: "EROFS", syscall.EIO: "EIO", syscall.ENODEV: "ENODEV", syscall.EXDEV: "EXDEV", syscall.EOVERFLOW: "EOVERFLOW",
-	}
-
-	if name, ok := known[errno]; ok {
-		return name
-	}
-
-	return errno.Error()
-}
-
-// Diff returns the differences between results, one text for each.
-func Diff(want, got []Result) []string {
-	var differences []string
-	for i := range max(len(want), len(got)) {
-		switch {
-		case i >= len(want):
-			differences = append(differences, "not expected: "+got[i].String())
-		case i >= len(got):
-			differences = append(differences, "missing: "+want[i].String())
-		case want[i].String() != got[i].String():
-			differences = append(differences, fmt.Sprintf("want %s\ngot  %s", want[i], got[i]))
-		}
-	}
-	return differences
+	return cmp.Or(unix.ErrnoName(errno), errno.Error())
 }
 
 // Disagreements runs the conformance table of a machine on a real resctrl and on the simulation, and returns the
 // differences. The real resctrl must match the spec, including its mount options, and have no groups.
-func Disagreements(kernel Tree, point string, task int, spec Spec) []string {
+func Disagreements(kernel Tree, point string, task int, spec Spec) (differences []string) {
 	operations := Operations(spec)
 	simulated := New(spec)
 	simulated.AddTask(task, "")
-	return Diff(Run(kernel, point, task, operations), Run(simulated, MountPoint, task, operations))
+
+	want, got := Run(kernel, point, task, operations), Run(simulated, MountPoint, task, operations)
+	for i := range operations {
+		if want[i].String() != got[i].String() {
+			differences = append(differences, fmt.Sprintf("kernel:     %s\nsimulation: %s", want[i], got[i]))
+		}
+	}
+	return differences
 }

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/qos-nri/qos-nri-plugin/internal/hostfs"
 	"github.com/qos-nri/qos-nri-plugin/test/child"
 	"github.com/qos-nri/qos-nri-plugin/test/sim/resctrl"
@@ -49,39 +51,12 @@ func TestTheSimulationBehavesAsTheRecordedKernel(t *testing.T) {
 			const task = 4711
 			simulated := resctrl.New(spec)
 			simulated.AddTask(task, "")
-			compare(t, string(recorded), render(resctrl.Run(simulated, resctrl.MountPoint, task, resctrl.Operations(spec))))
+			got := render(resctrl.Run(simulated, resctrl.MountPoint, task, resctrl.Operations(spec)))
+			if diff := cmp.Diff(string(recorded), got); diff != "" {
+				t.Errorf("-kernel +simulation:\n%s", diff)
+			}
 		})
 	}
-}
-
-// compare reports the operations whose results differ.
-func compare(t *testing.T, want, got string) {
-	t.Helper()
-	wanted, gotten := entries(want), entries(got)
-	for i := range max(len(wanted), len(gotten)) {
-		w, g := "nothing", "nothing"
-		if i < len(wanted) {
-			w = wanted[i]
-		}
-		if i < len(gotten) {
-			g = gotten[i]
-		}
-		if w != g {
-			t.Errorf("kernel:     %s\nsimulation: %s", w, g)
-		}
-	}
-}
-
-func entries(text string) []string {
-	var found []string
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "\t") && len(found) > 0 {
-			found[len(found)-1] += line
-			continue
-		}
-		found = append(found, line)
-	}
-	return found
 }
 
 // TestTheKernelBehavesAsTheSimulation can run only one table after each boot, because the kernel delays the reuse of the

@@ -6,7 +6,6 @@ package resctrl
 import (
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -110,9 +109,6 @@ func (f *FS) read(name string) (string, error) {
 	if !ok {
 		if _, err := f.list(name); err == nil {
 			return "", syscall.EISDIR
-		}
-		if dir := path.Dir(name); dir != path.Join(MountPoint, "info") && !strings.HasSuffix(path.Dir(dir), "/info") {
-			return "", syscall.ENOENT
 		}
 		if strings.HasPrefix(file, "info/last_cmd_status/") {
 			return "", syscall.ENOTDIR
