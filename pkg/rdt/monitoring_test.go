@@ -250,6 +250,18 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	wantGroups(t, fs, map[string]string{"qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/c1": "", "theirs/mon_groups/qos-c7": ""})
 }
 
+// TestARestartCompletesAMonitoringGroup restarts the plugin after it has created a monitoring group, and before it has moved the second
+// thread of the container to it.
+func TestARestartCompletesAMonitoringGroup(t *testing.T) {
+	c, _ := newContainer(t, sim.IntelSpec(), "qos-gold")
+	must(t, c.fs.Mkdir(sim.MountPoint+"/qos-gold/mon_groups/qos-c"),
+		c.fs.WriteFile(sim.MountPoint+"/qos-gold/mon_groups/qos-c/tasks", []byte("10")))
+	b := newBackend(c.fs, c)
+	apply(t, b, monitorAll)
+	b.MonitorAll(t.Context(), inClass("gold", target))
+	wantGroups(t, c.fs, map[string]string{"qos-gold/mon_groups/qos-c": "10 11"})
+}
+
 // TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain removes a monitoring group twice. Two other containers are
 // in groups of another program, and cannot be monitored.
 func TestAMonitoringGroupThatAnotherProgramRemovesIsMadeAgain(t *testing.T) {

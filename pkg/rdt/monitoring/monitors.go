@@ -41,6 +41,8 @@ type state struct {
 	// missing is the reason why the container has no monitoring group. If it is errNoCounter, the container has a monitoring
 	// group, but no counter of memory bandwidth. It is nil if nothing is missing.
 	missing error
+	// found is true if a former run has created the monitoring group, and may not have moved all threads to it.
+	found bool
 }
 
 // hasGroup reports whether the container has a monitoring group.
@@ -108,7 +110,18 @@ func (m *monitors) set(id, control string) {
 	if !s.hasGroup() {
 		s.missing = nil
 	}
-	m.states[id] = state{control, s.missing}
+	s.control = control
+	m.states[id] = s
+}
+
+// setComplete records that the monitoring group of a container has the container's threads.
+func (m *monitors) setComplete(id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s, known := m.states[id]; known {
+		s.found = false
+		m.states[id] = s
+	}
 }
 
 // setUncounted records whether a container with a monitoring group lacks a counter of memory bandwidth.
@@ -116,13 +129,14 @@ func (m *monitors) setUncounted(id string, uncounted bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, known := m.states[id]
-	switch {
-	case !known || !s.hasGroup():
-	case uncounted:
-		m.states[id] = state{s.control, errNoCounter}
-	default:
-		m.states[id] = state{s.control, nil}
+	if !known || !s.hasGroup() {
+		return
 	}
+	s.missing = nil
+	if uncounted {
+		s.missing = errNoCounter
+	}
+	m.states[id] = s
 }
 
 // drop forgets a container.
@@ -136,7 +150,7 @@ func (m *monitors) drop(id string) {
 func (m *monitors) miss(id, control string, why error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.states[id] = state{control, why}
+	m.states[id] = state{control: control, missing: why}
 }
 
 // wait records that a container waits for an RMID, if it has no monitoring group and no other reason is recorded. If
@@ -152,7 +166,7 @@ func (m *monitors) wait(id, control string, free int) {
 	if free <= 0 && errors.Is(why, errNoClassRMID) {
 		why = errNoRMID
 	}
-	m.states[id] = state{control, why}
+	m.states[id] = state{control: control, missing: why}
 }
 
 // full reports whether containers of a control group wait although other classes could get RMIDs: on Arm, each class has RMIDs of its own.
@@ -219,13 +233,19 @@ func (m *monitors) unmonitored(control string) map[string]reason {
 
 // replace records which monitoring groups exist. `found` has their control groups, by container ID.
 func (m *monitors) replace(found map[string]string, foreign int) {
-	for id, s := range m.all() {
-		if _, exists := found[id]; s.hasGroup() && !exists {
-			m.drop(id)
-		}
-	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.states, func(id string, s state) bool {
+		_, exists := found[id]
+		return s.hasGroup() && !exists
+	})
 	for id, control := range found {
-		m.set(id, control)
+		s, known := m.states[id]
+		if !known || !s.hasGroup() {
+			s = state{found: true}
+		}
+		s.control = control
+		m.states[id] = s
 	}
 	m.foreign.Store(int64(foreign))
 }
