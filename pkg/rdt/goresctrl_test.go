@@ -5,7 +5,6 @@ package rdt
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/fstest"
 	_ "unsafe" // for go:linkname
 
 	"github.com/google/go-cmp/cmp"
@@ -53,76 +53,66 @@ func machines() map[string]sim.Spec {
 // fakeTree returns a directory with those files of a machine that goresctrl reads.
 func fakeTree(t *testing.T, spec sim.Spec) string {
 	t.Helper()
-	dir := t.TempDir()
-	fs := sim.New(spec)
-	files := fs.Dump()
+	dir, fs := t.TempDir(), sim.New(spec)
+	files := fstest.MapFS{"mounts": {Data: fmt.Appendf(nil, "resctrl %s resctrl rw,%s 0 0\n", dir, spec.Options)}}
+	for path, text := range fs.Dump() {
+		files[strings.TrimPrefix(path, sim.MountPoint+"/")] = &fstest.MapFile{Data: []byte(text)}
+	}
 	resources, err := fs.ReadDir(sim.MountPoint + "/info")
 	must(t, err)
 	for _, resource := range resources {
 		names, _ := fs.ReadDir(sim.MountPoint + "/info/" + resource)
 		for _, name := range names {
-			path := sim.MountPoint + "/info/" + resource + "/" + name
-			data, err := fs.ReadFile(path)
+			path := "info/" + resource + "/" + name
+			data, err := fs.ReadFile(sim.MountPoint + "/" + path)
 			must(t, err)
-			files[path] = string(data)
+			files[path] = &fstest.MapFile{Data: data}
 		}
 	}
-	for name, text := range files {
-		path := filepath.Join(dir, strings.TrimPrefix(name, sim.MountPoint))
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must(t, os.WriteFile(path, []byte(text), 0o644))
-	}
-	mounts := filepath.Join(dir, "mounts")
-	must(t, os.WriteFile(mounts, fmt.Appendf(nil, "resctrl %s resctrl rw,%s 0 0\n", dir, spec.Options), 0o644))
+	must(t, os.CopyFS(dir, files))
 	return dir
 }
 
-// theirs returns the schemata that goresctrl writes for a configuration on the machine in `dir`.
+// theirs returns the schemata that goresctrl writes for a configuration on the machine in `dir`, and removes them.
 func theirs(t *testing.T, dir, config string) (groups map[string]string, err error) {
 	t.Helper()
-	for _, group := range glob(dir, "qos-*") {
-		must(t, os.RemoveAll(group))
-	}
-	root, err := os.ReadFile(filepath.Join(dir, "schemata"))
-	must(t, err)
-	defer func() {
-		if err := os.WriteFile(filepath.Join(dir, "schemata"), root, 0o644); err != nil {
-			t.Error(err)
-		}
-	}()
 	old := goresctrlMounts
 	goresctrlMounts = filepath.Join(dir, "mounts")
 	defer func() { goresctrlMounts = old }()
-	goresctrl.SetLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	goresctrl.SetLogger(slog.New(slog.DiscardHandler))
 	must(t, goresctrl.Initialize("qos-"))
+	root, err := os.ReadFile(filepath.Join(dir, "schemata"))
+	must(t, err)
+	must(t, os.Remove(filepath.Join(dir, "schemata"))) // afterwards, the file exists only if goresctrl wrote it
+	defer func() {
+		made, _ := filepath.Glob(filepath.Join(dir, "qos-*"))
+		for _, group := range made {
+			must(t, os.RemoveAll(group))
+		}
+		must(t, os.WriteFile(filepath.Join(dir, "schemata"), root, 0o644))
+	}()
 	defer func() {
 		if panicked := recover(); panicked != nil {
 			err = fmt.Errorf("panic: %v", panicked)
 		}
 	}()
-	if err := os.Remove(filepath.Join(dir, "schemata")); err != nil { // afterwards, the file exists only if goresctrl wrote it
-		t.Fatal(err)
-	}
 	if err := goresctrl.SetConfigFromData([]byte(config), true); err != nil {
 		return nil, err
 	}
+
 	groups = map[string]string{}
-	for _, pattern := range []string{"schemata", "qos-" + "*/schemata"} {
-		for _, path := range glob(dir, pattern) {
+	for _, pattern := range []string{"schemata", "qos-*/schemata"} {
+		paths, err := filepath.Glob(filepath.Join(dir, pattern))
+		must(t, err)
+		for _, path := range paths {
 			text, err := os.ReadFile(path)
 			must(t, err)
-			schemata, err := resctrl.ParseSchemata(text)
+			name, err := filepath.Rel(dir, filepath.Dir(path))
 			must(t, err)
-			name, _ := filepath.Rel(dir, filepath.Dir(path))
-			groups[strings.TrimPrefix(name, ".")] = schemata.String()
+			groups[strings.TrimPrefix(name, ".")] = schemataOf(t, string(text)).String()
 		}
 	}
 	return groups, nil
-}
-
-func glob(dir, pattern string) []string {
-	paths, _ := filepath.Glob(filepath.Join(dir, pattern))
-	return paths
 }
 
 func infoOf(t testing.TB, spec sim.Spec) resctrl.Info {

@@ -24,8 +24,9 @@ func (a Assignments) Lacks(event Event) bool {
 	return false
 }
 
-// Assignments reads which counters of memory bandwidth a group has. The result is nil if counters are not assigned to groups now: the
-// CPU or the kernel may lack assignable counters, and info/L3_MON/mbm_assign_mode may be another one than mbm_event.
+// Assignments reads which counters of memory bandwidth a group has. A group has none if there are more groups than counters, or after
+// a change of info/L3_MON/mbm_assign_mode. The result is nil if counters are not assigned to groups now, so that each group has its own:
+// the CPU or the kernel may lack assignable counters, and the mode may be another one than mbm_event.
 func (t Tree) Assignments(group string) (Assignments, error) {
 	data, err := t.host.ReadFile(t.path(group, "mbm_L3_assignments"))
 	switch {

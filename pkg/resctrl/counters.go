@@ -137,14 +137,6 @@ func (t Tree) countersOf(group string, files []counterFile) (counters Counters, 
 	return counters, errors.Join(problems...)
 }
 
-// Unassigned reports whether the hardware lacks a counter of memory bandwidth for a group. On CPUs with assignable counters, the kernel
-// gives none to some groups if there are more groups than counters, or after a change of info/L3_MON/mbm_assign_mode. Other CPUs have a
-// counter for each group.
-func (t Tree) Unassigned(group string) (bool, error) {
-	assigned, err := t.Assignments(group)
-	return assigned.Lacks(MBMTotal), err
-}
-
 // ParseCounter reads a file in mon_data. `ok` is false if the file has no number: the kernel writes "Unavailable" while
 // it has no value, "Unassigned" if no hardware counter is assigned, and "Error" if the hardware fails. Energy and
 // activity have decimal places.

@@ -195,12 +195,12 @@ func (cs *Containers) withoutMonitoring(id, control string, why error) {
 
 // lookForCounter records whether a monitored container has a counter of memory bandwidth.
 func (cs *Containers) lookForCounter(m *Machine, id, control string) {
-	unassigned, err := m.Unassigned(monitorPath(control, id))
+	assigned, err := m.Assignments(monitorPath(control, id))
 	if err != nil {
 		cs.log.Debug("cannot read whether a container has a counter; retrying", "id", id, "error", err)
 		return
 	}
-	cs.noteCounter(id, unassigned)
+	cs.noteCounter(id, assigned.Lacks(resctrl.MBMTotal))
 }
 
 // Monitored implements classes.Monitor.
