@@ -71,7 +71,7 @@ func TestBandwidthThatTheMachineCannotSetIsRefusedOrReported(t *testing.T) {
 
 // TestUnknownMountOptionsAreReportedAndIgnored has mount options of a newer kernel.
 func TestUnknownMountOptionsAreReportedAndIgnored(t *testing.T) {
-	b := newBackend(altered{sim.New(sim.IntelSpec()), func(path string, data []byte, err error) ([]byte, error) {
+	b := newBackend(altered{sim.New(sim.IntelSpec()), func(_ string, data []byte, err error) ([]byte, error) {
 		return bytes.ReplaceAll(data, []byte("resctrl rw"), []byte("resctrl rw,debug,kernel_mode=2,mba_MBps_event")), err
 	}}, nil)
 	apply(t, b, twoPartitions)
