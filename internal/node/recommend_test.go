@@ -228,7 +228,7 @@ func TestNoClassIsRecommendedIfNotAllContainersOfThePodAreRecorded(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		b, p := newBlamedPod(t)
 		main, many := b.runs(t, "db", ""), b.runsBeside(t, p, "many")
-		b.host.disks["/sys/fs/cgroup"+many] = 9000
+		b.host.disks["/sys/fs/cgroup"+many] = 30_000
 		b.records(t, 2, map[string]uint64{main: 4, many: 4})
 		if got := b.recommends(t, "db"); !strings.HasPrefix(got.Problem, "the history has no room for all of its containers; ask on a node with fewer") {
 			t.Errorf("recommended is %+v", got)

@@ -8,7 +8,6 @@ package history
 
 import (
 	"cmp"
-	"encoding/binary"
 	"maps"
 	"math"
 	"slices"
@@ -36,15 +35,15 @@ const (
 )
 
 // These are the estimated sizes of what a ring keeps, in bytes. `containerSize` does not include the texts of a
-// container.
+// container, and `counterSize` does not include its values.
 const (
-	containerSize = 1400
-	counterSize   = 24
-	gapSize       = 16
+	containerSize = 400
+	counterSize   = 64 + valueSize*spare
 	sampleSize    = 64
 	seriesSize    = 200
-	// valueSize is the maximum size of a value of a sample with its series.
-	valueSize = binary.MaxVarintLen16 + binary.MaxVarintLen64
+	valueSize     = 4
+	// spare is the number of further values for which a counter gets memory.
+	spare = 4
 )
 
 // sizeOf estimates how many bytes a container occupies.
@@ -58,20 +57,23 @@ type Read struct {
 	Reading classes.Reading
 }
 
-// Ring has samples of containers, the oldest first. For a cumulative series, a sample has the growth since the sample
-// before; for others, it has the value. It leaves out zeros. A Ring does no I/O, and is not safe for concurrent use.
+// counters returns the number of counters that a container can have.
+func (r Read) counters() int { return min(len(r.Reading), maxSeries) }
+
+// Ring has samples of containers. A Ring does no I/O, and is not safe for concurrent use.
 type Ring struct {
 	budget int
-	// `used` is the size of the samples and gaps. `fixed` is the size of the containers, their counters and the series.
+	// `used` is the size of the samples and their values. `fixed` is the size of the containers, their counters and the series.
 	used, fixed int
-	// The counters and samples refer to `series` by index.
+	// The counters refer to `series` by index.
 	series  []classes.Series
 	indexes map[classes.Series]int
 	// `containers` has the containers by ID. `next` is the number of the newest one.
 	containers map[string]*known
 	next       uint64
-	samples    []sample
-	// added is the number of samples that were ever added.
+	// times has the times of the samples, the oldest first.
+	times []time.Time
+	// added is the number of samples that were ever added. The number of a sample is its position among all of them.
 	added int
 	// incomplete is the number of containers that the newest sample lacks, or lacks values of, because there is no
 	// room. `full` is true if there is no room for a value of the container that is being added.
@@ -83,32 +85,22 @@ type Ring struct {
 type known struct {
 	reports.Container
 	number uint64
-	// `first` and `last` are the numbers of the first and the last sample that have the container. The ring counts all
-	// samples that were ever added.
+	// `first` and `last` are the numbers of the first and the last sample that have the container.
 	first, last int
 	// incomplete is the number of the last sample that lacks values of the container, because there is no room. It is
 	// -1 if there is none.
 	incomplete int
-	gaps       []gap
-	counters   []counter
+	counters   []counter // sorted by series
 }
 
-// gap is a run of successive samples that lack a container. `samples` is the length of the run, and `to` is the number
-// of the sample after it.
-type gap struct{ to, samples int }
-
-// counter is the last value of a cumulative series, in units of the ring.
+// counter has the values of one series of a container.
 type counter struct {
 	series int
-	value  uint64
-}
-
-// sample has the values of one moment. `data` is a sequence of varints: for each container the difference between its
-// number and that of the container before, the number of its values, and for each value the index of its series and the
-// value.
-type sample struct {
-	time time.Time
-	data []byte
+	last   float64 // what was read last
+	// values has the values of the samples up to the one before `to`: the growth per second if the series is cumulative, and
+	// otherwise what was read. All other samples have the value 0.
+	values []float32
+	to     int
 }
 
 // NewRing returns a ring that occupies at most the given number of bytes.
@@ -116,73 +108,122 @@ func NewRing(budget int) *Ring {
 	return &Ring{budget: budget, indexes: map[classes.Series]int{}, containers: map[string]*known{}}
 }
 
+// oldest returns the number of the oldest sample that the ring has.
+func (r *Ring) oldest() int { return r.added - len(r.times) }
+
 // Add adds a sample, and removes samples that are older than Keep or do not fit into the budget. It leaves out a sample
 // that is not newer than the last one. It does not count what a container used before its first sample. A disk that
 // appears in a later sample counts from 0. If a container is missing from some samples, its usage in this time is
 // spread evenly over these samples. If there is no room for all containers, Add first leaves out those that the ring does not have yet.
+// Each container occurs at most once in `reads`.
 func (r *Ring) Add(now time.Time, reads []Read) {
-	if len(r.samples) > 0 && !now.After(r.samples[len(r.samples)-1].time) {
+	if len(r.times) > 0 && !now.After(r.times[len(r.times)-1]) {
 		return
 	}
-	reads = r.admit(reads)
-	slices.SortFunc(reads, func(a, b Read) int { return cmp.Compare(r.containers[a.ID].number, r.containers[b.ID].number) })
-	reads = slices.CompactFunc(reads, func(a, b Read) bool { return a.ID == b.ID })
-
-	var data []byte
-	before := uint64(0)
-	for _, read := range reads {
-		c := r.containers[read.ID]
-		if missed := r.added - c.last - 1; missed > 0 {
-			c.gaps = append(c.gaps, gap{r.added, missed})
-			r.used += gapSize
-		}
-		r.full = false
-		values, n := r.values(c, read.Reading)
-		if r.full {
-			r.incomplete++
-			c.incomplete = r.added
-		}
-		if n > 0 {
-			data = binary.AppendUvarint(data, c.number-before)
-			data = binary.AppendUvarint(data, uint64(n))
-			data = append(data, values...)
-			before = c.number
-		}
-		c.last = r.added
-	}
-	r.samples = append(r.samples, sample{now, slices.Clip(data)})
-	r.used += sampleSize + len(data)
-	r.added++
-	r.shrink(now)
-}
-
-// admit adds the containers that the ring does not have, and returns those of `reads` for which there is room.
-func (r *Ring) admit(reads []Read) []Read {
 	r.forget(reads)
 	known := slices.DeleteFunc(slices.Clone(reads), func(read Read) bool { return r.containers[read.ID] == nil })
 	others := slices.DeleteFunc(reads, func(read Read) bool { return r.containers[read.ID] != nil })
 
 	r.incomplete = 0
 	room := r.budget/2/leastSamples - sampleSize
-	return slices.DeleteFunc(append(known, others...), func(read Read) bool {
-		size := valueSize * (1 + len(read.Reading))
+	for _, read := range append(known, others...) {
+		size := valueSize * len(read.Reading)
 		if size > room || !r.know(read) {
 			r.incomplete++
-			return true
+			continue
 		}
 		room -= size
-		return false
-	})
+		r.record(now, r.containers[read.ID], read.Reading)
+	}
+	r.times = append(r.times, now)
+	r.used += sampleSize
+	r.added++
+	r.shrink(now)
 }
 
-// forget removes the oldest samples until there is room for the new containers in `reads`, or until all remaining
+// record adds the values of a container to the sample that is being added.
+func (r *Ring) record(now time.Time, c *known, reading classes.Reading) {
+	from, seconds := r.added, 1.0
+	if c.first < r.added { // the values are also those of the samples that lack the container
+		from = c.last + 1
+		seconds = now.Sub(r.times[c.last-r.oldest()]).Seconds()
+	}
+
+	r.full = false
+	for series, value := range reading {
+		of := r.counter(c, series, value)
+		if of == nil || value < 0 || math.IsNaN(value) {
+			continue
+		}
+		before := of.last
+		of.last = value
+		if series.Cumulative() {
+			// A counter that has decreased counts as not grown, because it is unknown from which value it began again.
+			value = max(0, value-before) / seconds
+		}
+		if value > 0 {
+			r.used += valueSize * of.set(float32(value), from, r.added)
+		}
+	}
+	if r.full {
+		r.incomplete++
+		c.incomplete = r.added
+	}
+	c.last = r.added
+}
+
+// counter returns the counter of a series, and makes it if the container has none. It returns nil if there is no room.
+func (r *Ring) counter(c *known, series classes.Series, value float64) *counter {
+	index, ok := r.index(series)
+	if !ok {
+		return nil
+	}
+	at, found := slices.BinarySearchFunc(c.counters, index, func(c counter, index int) int { return cmp.Compare(c.series, index) })
+	if !found {
+		if !r.takes(counterSize) {
+			return nil
+		}
+		switch series.Measure {
+		case ReadBytes, WrittenBytes, Reads, Writes:
+			if c.first < r.added {
+				value = 0 // the kernel shows a disk from its first use on
+			}
+		default: // it may have counted for a long time before, e.g. before the plugin started
+		}
+		c.counters = slices.Insert(c.counters, at, counter{series: index, last: value})
+	}
+	return &c.counters[at]
+}
+
+// set sets a value for the samples `from` to `to`. It returns the number of values that the counter has got.
+func (c *counter) set(value float32, from, to int) int {
+	if len(c.values) == 0 {
+		c.to = from
+	}
+	zeros, same := from-c.to, to+1-from
+	if more := zeros + same; len(c.values)+more > cap(c.values) {
+		c.values = append(make([]float32, 0, len(c.values)+more+spare), c.values...)
+	}
+	c.values = append(c.values, make([]float32, zeros)...)
+	for range same {
+		c.values = append(c.values, value)
+	}
+	c.to = to + 1
+	return zeros + same
+}
+
+// forget removes the oldest samples until there is room for the new containers and counters in `reads`, or until all remaining
 // containers are in the last sample.
 func (r *Ring) forget(reads []Read) {
 	need := 0
 	for _, read := range reads {
-		if r.containers[read.ID] == nil {
-			need += sizeOf(read.Container) + counterSize*len(read.Reading)
+		has := 0
+		if c := r.containers[read.ID]; c != nil {
+			has = len(c.counters)
+		} else {
+			need += sizeOf(read.Container)
 		}
+		need += counterSize * max(0, read.counters()-has)
 	}
 	for r.fixed+need > r.budget/2 {
 		first := r.added - 1
@@ -192,28 +233,31 @@ func (r *Ring) forget(reads []Read) {
 		if first >= r.added-1 {
 			return
 		}
-		r.remove(max(0, first+1-(r.added-len(r.samples))))
+		r.remove(max(0, first+1-r.oldest()))
 	}
 }
 
-// know adds a container to the ring, unless the ring has it. It returns false if there is no room.
+// know adds a container to the ring, unless the ring has it. It returns false if there is no room for the container and its counters.
 func (r *Ring) know(read Read) bool {
-	if r.containers[read.ID] != nil {
-		return true
-	}
 	c := read.Container
-	if !r.takes(sizeOf(c)) {
+	switch {
+	case r.containers[c.ID] != nil:
+		return true
+	case r.fixed+sizeOf(c)+counterSize*read.counters() > r.budget/2:
 		return false
 	}
+	r.fixed += sizeOf(c)
 	for _, text := range []*string{&c.ID, &c.PodUID, &c.Namespace, &c.Pod, &c.Name} {
 		*text = strings.Clone(*text) // so that the larger text of which it may be a part can be freed
 	}
 	r.next++
-	r.containers[c.ID] = &known{Container: c, number: r.next, first: r.added, last: r.added, incomplete: -1}
+	r.containers[c.ID] = &known{
+		Container: c, number: r.next, first: r.added, last: r.added, incomplete: -1, counters: make([]counter, 0, read.counters()),
+	}
 	return true
 }
 
-// takes reserves room for containers, counters or series. It returns false if there is none.
+// takes reserves room for a counter or a series. It returns false if there is none.
 func (r *Ring) takes(bytes int) bool {
 	if r.fixed+bytes > r.budget/2 {
 		r.full = true
@@ -221,47 +265,6 @@ func (r *Ring) takes(bytes int) bool {
 	}
 	r.fixed += bytes
 	return true
-}
-
-// values encodes the values of a container that are not 0, and updates its counters.
-func (r *Ring) values(c *known, reading classes.Reading) (data []byte, n int) {
-	for series, value := range reading {
-		at, ok := r.index(series)
-		if !ok || value < 0 || math.IsNaN(value) {
-			continue
-		}
-		units := uint64(math.Round(value * unitsOf(series)))
-		if series.Cumulative() {
-			units = r.grown(c, at, units)
-		}
-		if units > 0 {
-			data = binary.AppendUvarint(binary.AppendUvarint(data, uint64(at)), units)
-			n++
-		}
-	}
-	return data, n
-}
-
-// grown returns by how much a counter has grown since the last sample, and stores its value. It returns 0 for a counter
-// that has decreased, because it is unknown from which value the counter began again.
-func (r *Ring) grown(c *known, series int, value uint64) uint64 {
-	at, found := slices.BinarySearchFunc(c.counters, series, func(c counter, series int) int { return cmp.Compare(c.series, series) })
-	if !found {
-		if !r.takes(counterSize) {
-			return 0
-		}
-		c.counters = slices.Insert(c.counters, at, counter{series, value})
-		switch r.series[series].Measure {
-		case ReadBytes, WrittenBytes, Reads, Writes:
-			if c.first < r.added {
-				return value // the kernel shows a disk from its first use on
-			}
-		}
-		return 0 // it may have counted for a long time before, e.g. before the plugin started
-	}
-	before := c.counters[at].value
-	c.counters[at].value = value
-	return value - min(before, value)
 }
 
 func (r *Ring) index(series classes.Series) (int, bool) {
@@ -279,48 +282,44 @@ func (r *Ring) index(series classes.Series) (int, bool) {
 	return at, true
 }
 
-// unitsOf returns how many units of the ring make one unit of a series. The ring keeps times in microseconds, as the
-// kernel counts them.
-func unitsOf(series classes.Series) float64 {
-	if strings.Contains(series.Measure, "_seconds") {
-		return 1e6
-	}
-	return 1
-}
-
 // shrink removes samples that are older than Keep or do not fit into the budget.
 func (r *Ring) shrink(now time.Time) {
-	old, used := 0, r.fixed+r.used
-	for old < len(r.samples)-1 && (now.Sub(r.samples[old].time) > Keep || used > r.budget) {
-		used -= sampleSize + len(r.samples[old].data)
+	old := 0
+	for old < len(r.times)-1 && now.Sub(r.times[old]) > Keep {
 		old++
 	}
-	if old > 0 {
-		r.remove(old)
+	r.remove(old)
+	for len(r.times) > 1 && r.Bytes() > r.budget {
+		r.remove(1)
 	}
 }
 
 // remove removes the `old` oldest samples, and the containers that no other sample has.
 func (r *Ring) remove(old int) {
-	for _, s := range r.samples[:old] {
-		r.used -= sampleSize + len(s.data)
+	if old == 0 {
+		return
 	}
-	r.samples = append(r.samples[:0:0], r.samples[old:]...) // a new array, so that the old samples can be freed
-	oldest := r.added - len(r.samples)
+	r.times = slices.Delete(r.times, 0, old)
+	r.used -= sampleSize * old
 	maps.DeleteFunc(r.containers, func(_ string, c *known) bool {
-		past := 0
-		for past < len(c.gaps) && c.gaps[past].to <= oldest {
-			past++
+		for i := range c.counters {
+			r.used -= valueSize * c.counters[i].forget(r.oldest())
 		}
-		c.gaps = slices.Delete(c.gaps, 0, past)
-		r.used -= gapSize * past
-		if c.last >= oldest {
+		if c.last >= r.oldest() {
 			return false
 		}
-		r.used -= gapSize * len(c.gaps)
 		r.fixed -= sizeOf(c.Container) + counterSize*len(c.counters)
 		return true
 	})
+}
+
+// forget removes the values of the samples before `oldest`, and returns their number.
+func (c *counter) forget(oldest int) int {
+	old := min(len(c.values), max(0, len(c.values)-(c.to-oldest)))
+	if c.values = slices.Delete(c.values, 0, old); cap(c.values)-len(c.values) > 2*spare {
+		c.values = append(make([]float32, 0, len(c.values)+spare), c.values...)
+	}
+	return old
 }
 
 // Bytes returns how many bytes the ring occupies, as it counts them.

@@ -5,7 +5,7 @@ package history
 
 import (
 	"cmp"
-	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -42,90 +42,47 @@ func (w *Window) Points() int { return max(0, len(w.Times)-1) }
 
 // Window returns the content of the ring. It has at most mostPoints points.
 func (r *Ring) Window() Window {
-	intervals := len(r.samples) - 1
+	intervals := len(r.times) - 1
 	if intervals < 1 {
 		return Window{}
 	}
 	merge := (intervals + mostPoints - 1) / mostPoints // the number of intervals between samples in a point
 	points := (intervals + merge - 1) / merge
-	w := Window{Times: []time.Time{r.samples[0].time}, Series: slices.Clone(r.series), Incomplete: r.incomplete}
+	w := Window{Times: []time.Time{r.times[0]}, Series: slices.Clone(r.series), Incomplete: r.incomplete}
 	for i := range points {
-		w.Times = append(w.Times, r.samples[min((i+1)*merge, intervals)].time)
+		w.Times = append(w.Times, r.times[min((i+1)*merge, intervals)])
 	}
 
-	oldest := r.added - len(r.samples)
-	pointOf := func(sample int) int { return max(0, (sample-oldest-1)/merge) }
-	byNumber, gaps := map[uint64]int{}, map[uint64][]gap{}
-	all := make([]*known, 0, len(r.containers))
-	for _, c := range r.containers {
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b *known) int { return cmp.Compare(a.number, b.number) })
-	for _, c := range all {
-		if c.last <= oldest {
-			continue
+	pointOf := func(sample int) int { return max(0, (sample-r.oldest()-1)/merge) }
+	inOrder := func(a, b *known) int { return cmp.Compare(a.number, b.number) }
+	for _, c := range slices.SortedFunc(maps.Values(r.containers), inOrder) {
+		if c.last > r.oldest() {
+			w.Tracks = append(w.Tracks, Track{
+				Container: c.Container, Values: r.values(c, &w, pointOf), From: pointOf(c.first + 1), To: pointOf(c.last) + 1,
+				Incomplete: c.incomplete >= r.oldest(),
+			})
 		}
-		byNumber[c.number], gaps[c.number] = len(w.Tracks), c.gaps
-		w.Tracks = append(w.Tracks, Track{
-			Container: c.Container, Values: map[classes.Series][]float32{}, From: pointOf(c.first + 1), To: pointOf(c.last) + 1,
-			Incomplete: c.incomplete >= oldest,
-		})
-	}
-
-	// spread adds a value to the points of the samples from `from`+1 to `to`. It spreads growth evenly over the time.
-	spread := func(t *Track, series classes.Series, value float64, from, to int) {
-		begin, whole := r.samples[max(from, 0)].time, 1.0
-		if from < 0 { // some of the samples that lacked the container were removed
-			whole = float64(to) / float64(to-from)
-		}
-		for i := max(from, 0) + 1; i <= to; i++ {
-			point := (i - 1) / merge
-			of := r.samples[i].time.Sub(r.samples[i-1].time).Seconds()
-			part := of / w.Times[point+1].Sub(w.Times[point]).Seconds()
-			if series.Cumulative() {
-				part *= whole / r.samples[to].time.Sub(begin).Seconds()
-			}
-			t.add(series, point, points, value*part)
-		}
-	}
-	for i := 1; i <= intervals; i++ { // sample 0 is the beginning of the first point
-		r.decode(r.samples[i].data, func(number uint64, series int, value float64) {
-			at, has := byNumber[number]
-			if !has {
-				return
-			}
-			from := i - 1
-			if g, found := slices.BinarySearchFunc(gaps[number], oldest+i, func(g gap, to int) int { return cmp.Compare(g.to, to) }); found {
-				from -= gaps[number][g].samples
-			}
-			spread(&w.Tracks[at], r.series[series], value, from, i)
-		})
 	}
 	return w
 }
 
-func (t *Track) add(series classes.Series, point, points int, value float64) {
-	values := t.Values[series]
-	if values == nil {
-		values = make([]float32, points)
-		t.Values[series] = values
-	}
-	values[point] += float32(value / unitsOf(series))
-}
-
-// decode calls a function for each value of a sample.
-func (r *Ring) decode(data []byte, each func(container uint64, series int, value float64)) {
-	number := uint64(0)
-	next := func() uint64 {
-		value, n := binary.Uvarint(data)
-		data = data[max(n, 0):]
-		return value
-	}
-	for len(data) > 0 {
-		number += next()
-		for range next() {
-			series := next()
-			each(number, int(series), float64(next()))
+// values returns the values of a container for the points of a window. Each is the mean over the samples of the point.
+func (r *Ring) values(c *known, w *Window, pointOf func(sample int) int) map[classes.Series][]float32 {
+	all := map[classes.Series][]float32{}
+	for _, of := range c.counters {
+		if of.to <= r.oldest()+1 { // the oldest sample is only the beginning of the first point
+			continue
 		}
+		means := make([]float32, w.Points())
+		for i, value := range of.values {
+			sample := of.to - len(of.values) + i
+			if at := sample - r.oldest(); at > 0 {
+				point := pointOf(sample)
+				part := r.times[at].Sub(r.times[at-1]).Seconds() / w.Times[point+1].Sub(w.Times[point]).Seconds()
+				means[point] += float32(float64(value) * part)
+			}
+		}
+		all[r.series[of.series]] = means
 	}
+	return all
 }
