@@ -77,7 +77,6 @@ func (b *Blamer) Blame(ctx context.Context, r Request) (reports.Blame, error) {
 	if r.Since > 0 {
 		since = b.now().Add(-r.Since)
 	}
-	offers := b.offers()
 	for _, i := range selected {
 		c := w.Tracks[i].Container
 		s := reports.Sufferer{Container: c, Findings: Judge(&w, i, b.limits(c), since)}
@@ -87,7 +86,7 @@ func (b *Blamer) Blame(ctx context.Context, r Request) (reports.Blame, error) {
 	}
 	slices.SortStableFunc(report.Sufferers, func(a, b reports.Sufferer) int { return cmp.Compare(worst(&b), worst(&a)) })
 	report.Sufferers = report.Sufferers[:min(len(report.Sufferers), mostSufferers)]
-	b.suggest(&report, offers)
+	b.suggest(&report)
 	return report, nil
 }
 
@@ -114,9 +113,7 @@ func (b *Blamer) limits(c reports.Container) (limits Limits) {
 	if e, running := b.store.Get(c.ID); running {
 		limits.Container = b.promised(e)
 	}
-	pods := b.store.Where(func(e *state.Holding) bool {
-		return e.PodUID == c.PodUID && e.Scope() == classes.PodScope && e.Phase.Started()
-	})
+	pods := b.store.InPod(c.PodUID, func(e *state.Holding) bool { return e.Scope() == classes.PodScope && e.Phase.Started() })
 	for _, pod := range pods {
 		limits.Pod = b.promised(pod)
 	}
@@ -127,7 +124,7 @@ func (b *Blamer) limits(c reports.Container) (limits Limits) {
 func (b *Blamer) promised(e state.Holding) map[classes.Series]float64 {
 	limits, live := map[classes.Series]float64{}, b.store.Live()
 	for _, a := range e.Assignments {
-		resource, _ := live.Resource(a.Resource)
+		resource := live.Resources[a.Resource]
 		promiser, is := resource.Promiser()
 		if _, ofClass := resource.Backend.(classes.ClassMeter); !is || ofClass {
 			continue
@@ -145,44 +142,41 @@ func (b *Blamer) promised(e state.Holding) map[classes.Series]float64 {
 	return limits
 }
 
-// offers returns a function that returns the limits of the classes that a container can get. It leaves out full classes
-// and the present classes of the container.
-func (b *Blamer) offers() func(e state.Holding) []reports.Offer {
+// suggest adds a suggestion to each culprit that still runs. It marks the other culprits as ended.
+func (b *Blamer) suggest(report *reports.Blame) {
 	live, status := b.store.Live(), b.store.Status()
-	return func(e state.Holding) (offers []reports.Offer) {
-		for i := range status.Resources {
-			r := &status.Resources[i]
-			resource, _ := live.Resource(r.Name)
-			promiser, is := resource.Promiser()
-			if !is || r.Scope == classes.VolumeScope {
-				continue
-			}
-			for _, class := range r.Classes {
-				if r.IsFull(class) || class.Name == e.ObservedClass(r.Name) {
-					continue
-				}
-				for _, p := range promiser.Promises(e.Holder, class.Name) {
-					offers = append(offers, reports.Offer{
-						Resource: r.Name, Class: class.Name, Name: p.Name, Series: p.Use, Bound: p.Bound, Mutable: r.Mutable, Pod: r.Scope == classes.PodScope,
-					})
+	for _, s := range report.Sufferers {
+		for _, f := range s.Findings {
+			for i := range f.Culprits {
+				c := &f.Culprits[i]
+				e, runs := b.store.Get(c.ID)
+				if c.Ended = !runs || !e.Phase.Started(); !c.Ended {
+					c.Suggestion = Suggest(c, offers(live, status, e))
 				}
 			}
 		}
-		return offers
 	}
 }
 
-// suggest adds a suggestion to each culprit that still runs. It marks the other culprits as ended.
-func (b *Blamer) suggest(report *reports.Blame, offers func(state.Holding) []reports.Offer) {
-	for i := range report.Sufferers {
-		for j := range report.Sufferers[i].Findings {
-			culprits := report.Sufferers[i].Findings[j].Culprits
-			for k := range culprits {
-				e, runs := b.store.Get(culprits[k].ID)
-				if culprits[k].Ended = !runs || !e.Phase.Started(); !culprits[k].Ended {
-					culprits[k].Suggestion = Suggest(&culprits[k], offers(e))
-				}
+// offers returns the limits of the classes that a container can get. It leaves out full classes and the present classes
+// of the container.
+func offers(live state.Offering, status state.Status, e state.Holding) (offers []reports.Offer) {
+	for i := range status.Resources {
+		r := &status.Resources[i]
+		promiser, is := live.Resources[r.Name].Promiser()
+		if !is || r.Scope == classes.VolumeScope {
+			continue
+		}
+		for _, class := range r.Classes {
+			if r.IsFull(class) || class.Name == e.ObservedClass(r.Name) {
+				continue
+			}
+			for _, p := range promiser.Promises(e.Holder, class.Name) {
+				offers = append(offers, reports.Offer{
+					Resource: r.Name, Class: class.Name, Name: p.Name, Series: p.Use, Bound: p.Bound, Mutable: r.Mutable, Pod: r.Scope == classes.PodScope,
+				})
 			}
 		}
 	}
+	return offers
 }

@@ -178,10 +178,6 @@ func TestTheSmallestChangeThatHelpsIsSuggested(t *testing.T) {
 			}
 		})
 	}
-	culprit.Ended = true
-	if got := blame.Suggest(&culprit, []reports.Offer{offer("slow", 10)}); got != nil {
-		t.Errorf("for a container that has ended, %+v is suggested, want nothing", got)
-	}
 }
 
 // FuzzJudge judges windows of any values.

@@ -14,9 +14,6 @@ import (
 // removes half, it returns the class that removes most. It returns nil if no offered class would lower the culprit's
 // use.
 func Suggest(c *reports.Culprit, offers []reports.Offer) *reports.Offer {
-	if c.Ended {
-		return nil
-	}
 	half := c.Before + (c.During-c.Before)/2
 	var enough, best *reports.Offer
 	for _, o := range slices.SortedFunc(slices.Values(offers), func(a, b reports.Offer) int { return cmp.Compare(a.Bound, b.Bound) }) {
