@@ -73,7 +73,7 @@ func (f *machine) wantNamed(t *testing.T, want map[string]int) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("containers by reason (-want +got):\n%s", diff)
 	}
-	resource, _ := f.Live().Resource("k8s.io/rdt")
+	resource := f.Live().Resources["k8s.io/rdt"]
 	conditions := resource.Status().Conditions
 	if last := conditions[len(conditions)-1]; last.Type != "ContainersMonitored" || last.Healthy {
 		t.Errorf("the condition is %+v", last)

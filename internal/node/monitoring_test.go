@@ -118,7 +118,7 @@ func testAContainerThatCannotBeMonitoredStarts(t *testing.T) {
 	f.start(t)
 	f.wantMonitored(t, "without RMIDs", map[string]string{})
 
-	resource, _ := f.Live().Resource("k8s.io/rdt")
+	resource := f.Live().Resources["k8s.io/rdt"]
 	conditions := resource.Status().Conditions
 	if last := conditions[len(conditions)-1]; last.Healthy || !strings.Contains(last.Message, "not monitored: 1") {
 		t.Errorf("conditions are %+v, want that one container is not monitored", conditions)

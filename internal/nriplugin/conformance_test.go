@@ -75,7 +75,7 @@ func (c *conformance) wantClass(t *testing.T, id, want string) {
 	if !known || e.ObservedClass(conformanceResource) != want {
 		t.Errorf("the class is reported as %q, want %q", e.ObservedClass(conformanceResource), want)
 	}
-	resource, _ := c.node.Live().Resource(conformanceResource)
+	resource := c.node.Live().Resources[conformanceResource]
 	got, err := resource.Observe(t.Context(), e.Holder, want)
 	if err != nil || !got.Known || got.Class != want {
 		t.Errorf("the backend observes %+v, %v, want class %q", got, err, want)
@@ -158,7 +158,7 @@ func testConformance(t *testing.T, scope classes.Scope, section string) {
 
 	t.Run("the same adjustment results each time", func(t *testing.T) {
 		c := start(t)
-		resource, _ := c.node.Live().Resource(conformanceResource)
+		resource := c.node.Live().Resources[conformanceResource]
 		for _, from := range []string{classes.SystemDefault, "a", "b"} {
 			first, err := resource.Adjust(classes.Holder{}, from, "a")
 			again, errAgain := resource.Adjust(classes.Holder{}, from, "a")
@@ -180,7 +180,7 @@ func TestTheLimitsThatAKindReportsCanBeMeasured(t *testing.T) {
 				continue
 			}
 			r := newMachineRigWith(t, conformanceFile(scope, 1, section, "a", "b"))
-			resource, _ := r.node.Live().Resource(conformanceResource)
+			resource := r.node.Live().Resources[conformanceResource]
 			promiser, is := resource.Backend.(classes.Promiser)
 			if !is {
 				continue

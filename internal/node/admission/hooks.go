@@ -57,7 +57,7 @@ func (h *Hooks) UpdateContainer(
 	err = reconcile.SaveOriginals(h.store, h.changes, id)
 	e, _ := h.store.Get(id)
 	for _, a := range e.Assignments {
-		resource, _ := h.store.Live().Resource(a.Resource)
+		resource := h.store.Live().Resources[a.Resource]
 		resizer, ok := resource.Backend.(classes.Resizer)
 		if !ok || a.Class == classes.SystemDefault {
 			continue

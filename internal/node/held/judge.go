@@ -92,7 +92,7 @@ func (j *Judge) Add(s Sample) map[Class]Verdict {
 			}
 			k := key{limit{c, p.Name, p.Use}, use.ID}
 			seen[k] = true
-			opinions[c].add(j.follow(k, use.Name, s.Time, p, use.Reading))
+			opinions[c].findings = append(opinions[c].findings, j.follow(k, use.Name, s.Time, p, use.Reading))
 		}
 	}
 	j.forget(seen, opinions)
@@ -153,8 +153,6 @@ type finding struct {
 	track   *track
 	reached bool
 }
-
-func (o *opinion) add(f finding) { o.findings = append(o.findings, f) }
 
 // where returns the findings for which `is` returns true. The one with the highest ratio of use to bound is the first.
 func (o *opinion) where(is func(finding) bool) (some []finding) {

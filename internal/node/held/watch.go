@@ -82,7 +82,7 @@ func (w *Watch) sample(measured usage.Sample) Sample {
 	s := Sample{Time: measured.Time}
 	live, status, promisers := w.store.Live(), w.store.Status(), map[string]classes.Promiser{}
 	for _, r := range status.Resources {
-		resource, _ := live.Resource(r.Name)
+		resource := live.Resources[r.Name]
 		promiser, is := resource.Promiser()
 		if !is {
 			continue

@@ -132,7 +132,7 @@ type resource struct {
 func (v *view) resources() (all []resource) {
 	for i := range v.status.Resources {
 		status := &v.status.Resources[i]
-		live, _ := v.live.Resource(status.Name)
+		live := v.live.Resources[status.Name]
 		promiser, is := live.Promiser()
 		if !is || status.Scope == classes.VolumeScope {
 			continue
@@ -157,9 +157,7 @@ func (v *view) ofContainer(of resource, track int) reports.Recommendation {
 func (v *view) ofPod(of resource, tracks []int) reports.Recommendation {
 	t := v.window.Tracks[tracks[0]].Container
 	t.Name, t.ID = "", ""
-	holdings := v.Where(func(e *state.Holding) bool {
-		return e.PodUID == t.PodUID && e.Scope() == classes.PodScope && e.Phase.Started()
-	})
+	holdings := v.InPod(t.PodUID, func(e *state.Holding) bool { return e.Scope() == classes.PodScope && e.Phase.Started() })
 	if len(holdings) == 0 {
 		return reports.Recommendation{} // it has just ended
 	}
@@ -219,9 +217,7 @@ func unsettled(e state.Holding, resource string) string {
 // "".
 func (v *view) noRoom(promises map[string][]classes.Promise, e state.Holding, tracks []int) string {
 	if v.window.Incomplete > 0 && e.Scope() == classes.PodScope {
-		running := v.Where(func(c *state.Holding) bool {
-			return c.PodUID == e.PodUID && c.Scope() == classes.ContainerScope && c.Phase.Started()
-		})
+		running := v.InPod(e.PodUID, func(c *state.Holding) bool { return c.Scope() == classes.ContainerScope && c.Phase.Started() })
 		if len(running) > len(tracks) {
 			return "the history has no room for all of its containers; ask on a node with fewer disks or containers"
 		}

@@ -135,7 +135,7 @@ func (g *configurer) apply(ctx context.Context, files classes.FileSet, loaded bo
 	g.files = files
 	for _, gone := range g.store.GoLive(live, next, loaded) {
 		// The classes of a removed resource drain: containers that have such a class keep it until they end.
-		if err := g.withdraw(ctx, gone); err != nil {
+		if err := g.awaitResource(ctx, gone, "withdraw", g.store.Live().Resources[gone].Withdraw); err != nil {
 			g.log.Warn("cannot clean up a resource that was removed from the class files", "resource", gone, "error", err)
 		}
 	}
@@ -162,7 +162,7 @@ func (g *configurer) check(ctx context.Context, config *classes.Config) (map[str
 }
 
 func (g *configurer) resourceFor(config classes.ResourceConfig) state.Resource {
-	old, ok := g.store.Live().Resource(config.Name)
+	old, ok := g.store.Live().Resources[config.Name]
 	if !ok || old.Config.Kind != config.Kind || old.Config.Scope != config.Scope {
 		backend := g.kinds[config.Kind].New(config.Name, config.Scope)
 		if sharer, ok := backend.(classes.Sharer); ok {
@@ -189,12 +189,6 @@ func (g *configurer) inPod(podUID string) []classes.Holding {
 		holdings[i] = h.Holding
 	}
 	return holdings
-}
-
-// withdraw withdraws the configuration of a resource that was removed from the class files.
-func (g *configurer) withdraw(ctx context.Context, name string) error {
-	resource, _ := g.store.Live().Resource(name)
-	return g.awaitResource(ctx, name, "withdraw", resource.Withdraw)
 }
 
 func locate(config classes.ResourceConfig, err error) []error {
@@ -242,7 +236,7 @@ func (g *configurer) rollBack(ctx context.Context, applied []classes.ResourceCon
 		}
 
 		back := func(ctx context.Context) error {
-			if old, ok := g.store.Live().Resource(c.Name); ok && old.Unavailable == nil {
+			if old, ok := g.store.Live().Resources[c.Name]; ok && old.Unavailable == nil {
 				return old.Apply(ctx, old.Config.Backend)
 			}
 			return errors.Join(fresh.Withdraw(ctx), fresh.Release(ctx, func(string) bool { return false }))
@@ -269,10 +263,10 @@ func (g *configurer) releaseUnused(ctx context.Context) error {
 	}
 
 	var errs []error
-	for _, name := range g.store.Live().Names() {
-		resource, _ := g.store.Live().Resource(name)
+	live := g.store.Live()
+	for _, name := range live.Names() {
 		inUse := func(class string) bool { return g.store.MayBeUsed(name, class) }
-		err := g.awaitResource(ctx, name, "release", func(ctx context.Context) error { return resource.Release(ctx, inUse) })
+		err := g.awaitResource(ctx, name, "release", func(ctx context.Context) error { return live.Resources[name].Release(ctx, inUse) })
 		if err != nil {
 			errs = append(errs, fmt.Errorf("release classes of %s: %w", name, err))
 		}

@@ -17,8 +17,7 @@ import (
 // monitors returns the available resources that can monitor containers.
 func monitors(store *state.Store) map[string]classes.Monitor {
 	found := map[string]classes.Monitor{}
-	for _, name := range store.Live().Names() {
-		resource, _ := store.Live().Resource(name)
+	for name, resource := range store.Live().Resources {
 		if monitor, ok := resource.Backend.(classes.Monitor); ok && resource.Unavailable == nil {
 			found[name] = monitor
 		}
@@ -70,12 +69,6 @@ func briefly(ctx context.Context, guard *kernel.Guard, call kernel.Call, do func
 	})
 }
 
-// mayExist reports whether a container may exist. It returns true until the runtime has reported its containers.
-func mayExist(store *state.Store, id string) bool {
-	_, known := store.Get(id)
-	return known || store.Runtime().Since.IsZero()
-}
-
 // monitor brings the monitoring of all running containers into the state that the configuration defines.
 func (r *Reconciler) monitor(ctx context.Context) {
 	running := inOrder(r.store.Where(func(h *state.Holding) bool { return h.Phase.Reconciled() && h.Scope() == classes.ContainerScope }))
@@ -84,7 +77,7 @@ func (r *Reconciler) monitor(ctx context.Context) {
 		call := kernel.Call{Resource: "monitoring of " + name}
 		_, _ = await(ctx, r.enforcer, changeTime, call, func() string { return call.Resource }, func(ctx context.Context) (struct{}, error) {
 			for _, id := range monitor.Monitored() {
-				if !mayExist(r.store, id) {
+				if _, exists := r.store.Get(id); !exists && !r.store.Runtime().Since.IsZero() { // the runtime has reported its containers
 					monitor.Unmonitor(id)
 				}
 			}

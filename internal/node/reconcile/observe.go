@@ -59,7 +59,7 @@ func (b observer) observeAll(ctx context.Context, all []*observed, renewed []Ste
 	for _, o := range all {
 		for _, a := range o.Assignments {
 			isOf := func(s Step) bool { return s.Resource == a.Resource }
-			if _, there := live.Resource(a.Resource); there && !slices.ContainsFunc(renewed, isOf) {
+			if _, there := live.Resources[a.Resource]; there && !slices.ContainsFunc(renewed, isOf) {
 				looks = append(looks, look{o, a}) // for the others, no backend can enforce the class now, or renew has just done so
 			}
 		}
@@ -88,7 +88,7 @@ func (r *Reconciler) observeStep(ctx context.Context, e state.Holding, s Step) {
 		class = classes.SystemDefault // the holder may have none of the values of the class
 	}
 	live := r.store.Live()
-	if _, ok := live.Resource(s.Resource); ok {
+	if _, ok := live.Resources[s.Resource]; ok {
 		to := look{&observed{Holding: e}, classes.Assignment{Resource: s.Resource, Class: s.To}}
 		r.observer.look(context.WithoutCancel(ctx), live, []look{to}, func(_ look, now view, err error) {
 			if err == nil && now.Known && (now.Stale == "" || s.From == s.To) {

@@ -142,11 +142,7 @@ func (r *Reconciler) move(ctx context.Context, e state.Holding, steps []Step) (d
 func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step) {
 	for _, o := range observed {
 		if name := o.assigned.Resource; e.Foreign[name] != o.Foreign || e.Stale[name] != o.Stale || e.Limited[name] != o.Limited {
-			r.store.Modify(e.ID, func(h *state.Holding) {
-				h.SetForeign(name, o.Foreign)
-				h.SetStale(name, o.Stale)
-				h.SetLimited(name, o.Limited)
-			})
+			r.store.Modify(e.ID, func(h *state.Holding) { h.SetObservation(name, o.Observation) })
 		}
 		if step, needed := o.step(e); needed {
 			step.stale = o.Stale

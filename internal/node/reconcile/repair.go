@@ -46,7 +46,7 @@ func (r *Reconciler) Repair(ctx context.Context) {
 }
 
 func (r *Reconciler) repair(ctx context.Context, name string) {
-	resource, _ := r.store.Live().Resource(name)
+	resource := r.store.Live().Resources[name]
 	var drift classes.Drift
 	var err error
 	if resource.Unavailable == nil || !r.store.Live().Configured(name) {
@@ -97,7 +97,7 @@ func (r *Reconciler) corrected(resource, kind string, count int) {
 }
 
 func (r *Reconciler) setAvailability(name string, why *classes.Unavailable) {
-	before, _ := r.store.Live().Resource(name)
+	before := r.store.Live().Resources[name]
 	if was := before.Unavailable; was == why || was != nil && why != nil && *was == *why {
 		return
 	}
@@ -213,8 +213,7 @@ func (r *Reconciler) threadGroups(selected func(e *state.Holding, resource strin
 // movers returns the backends that move threads, by resource. It leaves out unavailable resources.
 func movers(live state.Offering) map[string]classes.ThreadMover {
 	movers := map[string]classes.ThreadMover{}
-	for _, name := range live.Names() {
-		resource, _ := live.Resource(name)
+	for name, resource := range live.Resources {
 		if mover, ok := resource.Backend.(classes.ThreadMover); ok && resource.Unavailable == nil {
 			movers[name] = mover
 		}

@@ -59,7 +59,7 @@ func Enforce(ctx context.Context, store *state.Store, h classes.Holder, steps []
 }
 
 func backendOf(store *state.Store, resource string) (classes.Backend, error) {
-	if r, ok := store.Live().Resource(resource); ok {
+	if r, ok := store.Live().Resources[resource]; ok {
 		return r.Backend, nil
 	}
 	return nil, fmt.Errorf("%s is not configured any more: %w", resource, classes.ErrUnknownResource)
@@ -118,7 +118,7 @@ func (f *enforcer) renew(ctx context.Context, e state.Holding) (done []Step) {
 // hasChanged reports whether a holder has the values of an earlier configuration of its class, and can get the new ones.
 func (f *enforcer) hasChanged(e state.Holding, a classes.Assignment) bool {
 	live := f.store.Live()
-	resource, there := live.Resource(a.Resource)
+	resource, there := live.Resources[a.Resource]
 	_, elsewhere := e.Observed[a.Resource]
 	if !there || elsewhere || e.Phase == state.Unverified || resource.Unavailable != nil || live.Drains(a) {
 		return false

@@ -72,7 +72,9 @@ func (n *node) admit(h classes.Holder) ([]Holding, error) {
 // newHolding returns the Holding of a holder that the table lacks. A volume is reported without its class until a hook or
 // the reconciler has enforced or observed the limits.
 func (n *node) newHolding(h classes.Holder, assignments []classes.Assignment, phase Phase) Holding {
-	held := n.table.numbered(holding(h, assignments), phase)
+	n.sequence++
+	held := holding(h, assignments)
+	held.Phase, held.Number, held.Since = phase, n.sequence, n.now()
 	if h.Scope() == classes.VolumeScope {
 		held.observeAll(func(string) string { return classes.SystemDefault })
 	}

@@ -114,26 +114,11 @@ func (h Holding) MayStore(resource string) bool {
 		})
 }
 
-// SetForeign records what another program has set for a resource, if the holder has no class of the resource. If the
-// other program has set nothing, `text` is empty.
-func (h *Holding) SetForeign(resource, text string) {
-	if h.Foreign[resource] != text {
-		h.Foreign = with(h.Foreign, resource, text, text != "")
-	}
-}
-
-// SetStale records the properties of a class that the holder has with other values, or "".
-func (h *Holding) SetStale(resource, properties string) {
-	if h.Stale[resource] != properties {
-		h.Stale = with(h.Stale, resource, properties, properties != "")
-	}
-}
-
-// SetLimited records the reason why a class does not have its full effect, or "".
-func (h *Holding) SetLimited(resource, text string) {
-	if h.Limited[resource] != text {
-		h.Limited = with(h.Limited, resource, text, text != "")
-	}
+// SetObservation records what an observation shows of a resource, beside the class.
+func (h *Holding) SetObservation(resource string, o classes.Observation) {
+	h.Foreign = withText(h.Foreign, resource, o.Foreign)
+	h.Stale = withText(h.Stale, resource, o.Stale)
+	h.Limited = withText(h.Limited, resource, o.Limited)
 }
 
 // observe records the observed class of a resource.
@@ -198,6 +183,14 @@ func with(values map[string]string, key, value string, keep bool) map[string]str
 	}
 	values[key] = value
 	return values
+}
+
+// withText returns a map in which a key has a text, or in which the key is missing if the text is empty.
+func withText(texts map[string]string, key, text string) map[string]string {
+	if texts[key] == text {
+		return texts
+	}
+	return with(texts, key, text, text != "")
 }
 
 // follows sets the description of a known holder. It keeps the originals that are in memory. Those in `now` come from

@@ -117,7 +117,7 @@ func (n *node) catalogFor(h classes.Holder) *classes.Catalog {
 			return
 		}
 		for _, a := range held.Assignments {
-			if resource, there := n.live.Resource(a.Resource); there && a.IsRequested() && n.live.Drains(a) {
+			if resource, there := n.live.Resources[a.Resource]; there && a.IsRequested() && n.live.Drains(a) {
 				only := resource.Config.Resource
 				only.DefaultClass, only.Rules = classes.SystemDefault, nil
 				only.Classes = []classes.Class{{Name: a.Class, Capacity: n.removed[slot{a.Resource, a.Class}]}}

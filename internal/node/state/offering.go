@@ -42,13 +42,6 @@ func (r Resource) Promiser() (promiser classes.Promiser, ok bool) {
 	return promiser, ok && r.Unavailable == nil
 }
 
-// Resource returns a resource of the live configuration, or a resource that was removed from it since the process
-// started.
-func (o Offering) Resource(name string) (Resource, bool) {
-	r, ok := o.Resources[name]
-	return r, ok
-}
-
 // Names returns the names of all resources, sorted.
 func (o Offering) Names() []string { return slices.Sorted(maps.Keys(o.Resources)) }
 

@@ -75,7 +75,7 @@ func (s *Store) Resize(id string, requested classes.Spec, stored classes.Adjustm
 
 	var again classes.Adjustment
 	for _, a := range before.Assignments {
-		backend, there := n.live.Resource(a.Resource)
+		backend, there := n.live.Resources[a.Resource]
 		if !there { // a former process has assigned a class of a resource that this one never had
 			continue
 		}

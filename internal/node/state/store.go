@@ -65,8 +65,10 @@ type node struct {
 
 	live   Offering
 	claims []classes.ClaimedVolume
-	table  *table
-	kept   kept
+	table  *ledger
+	// sequence is the highest number of a Holding.
+	sequence uint64
+	kept     kept
 	// `removed` has the capacities of removed classes. It lacks unlimited classes, and those that were removed before
 	// the process began.
 	removed map[slot]uint64
@@ -87,7 +89,7 @@ func New(changes Changes, now func() time.Time) *Store {
 		node: node{
 			now: now, changes: changes,
 			live:  Offering{Catalog: classes.NewCatalog(nil), Resources: map[string]Resource{}},
-			table: newTable(now), kept: kept{}, removed: map[slot]uint64{}, refused: newRefusalLog(now),
+			table: newLedger(), kept: kept{}, removed: map[slot]uint64{}, refused: newRefusalLog(now),
 		},
 		watchers: make(chan struct{}), drained: make(chan struct{}, 1),
 	}}

@@ -212,7 +212,7 @@ func signalled(c <-chan struct{}) bool {
 
 // setForeign records what another program has set for a holder.
 func (f *fixture) setForeign(id, resource, text string) {
-	f.Modify(id, func(h *state.Holding) { h.SetForeign(resource, text) })
+	f.Modify(id, func(h *state.Holding) { h.SetObservation(resource, classes.Observation{Foreign: text}) })
 }
 
 func isUnverified(h *state.Holding) bool { return h.Phase == state.Unverified }

@@ -106,10 +106,10 @@ func (n *adoption) keepKnown(h classes.Holder, running bool) bool {
 	if h.PID <= 0 {
 		h.PID = before.PID
 	}
-	n.table.sequence++
+	n.sequence++
 	n.update(h.ID, func(held *Holding) {
 		held.follows(h)
-		held.Number = n.table.sequence
+		held.Number = n.sequence
 		if running {
 			held.happens(started)
 		}
@@ -272,12 +272,6 @@ func withoutResourcesOf(assignments, others []classes.Assignment) []classes.Assi
 	return slices.DeleteFunc(slices.Clone(assignments), func(a classes.Assignment) bool {
 		return slices.ContainsFunc(others, func(o classes.Assignment) bool { return o.Resource == a.Resource })
 	})
-}
-
-// withoutDefaults returns the assignments that a container keeps for its whole life. It leaves out default classes,
-// because these follow the configuration (KEP-3008, "Implicit defaults").
-func withoutDefaults(assignments []classes.Assignment) []classes.Assignment {
-	return slices.DeleteFunc(slices.Clone(assignments), classes.Assignment.IsDefault)
 }
 
 // SetStored gives the backends the cgroup v2 values that the runtime has stored for a container.

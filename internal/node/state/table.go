@@ -7,36 +7,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/api/qos"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// table has the holdings of the node, and the slots that they occupy.
-type table struct {
-	*ledger
-	now      func() time.Time
-	sequence uint64 // the highest number of a Holding
-}
-
-func newTable(now func() time.Time) *table {
-	return &table{ledger: newLedger(), now: now}
-}
-
-// numbered returns a holding with the next number.
-func (t *table) numbered(h Holding, phase Phase) Holding {
-	t.sequence++
-	h.Phase, h.Number, h.Since = phase, t.sequence, t.now()
-	return h
-}
-
 // all returns all holdings, in a stable order.
-func (t *table) all() []Holding { return t.Where(func(*Holding) bool { return true }) }
+func (l *ledger) all() []Holding { return l.Where(func(*Holding) bool { return true }) }
 
 // newest returns the newest holding of a subject. Its number is 0 if there is none.
-func (t *table) newest(subject qos.Subject) (newest Holding) {
-	for _, h := range t.InGroup(group{podUID: subject.PodUID}, func(h *Holding) bool { return h.Subject() == subject }) {
+func (l *ledger) newest(subject qos.Subject) (newest Holding) {
+	for _, h := range l.InGroup(group{podUID: subject.PodUID}, func(h *Holding) bool { return h.Subject() == subject }) {
 		if h.Number > newest.Number {
 			newest = h
 		}
@@ -45,8 +26,8 @@ func (t *table) newest(subject qos.Subject) (newest Holding) {
 }
 
 // running returns the newest holder of a subject. It returns an error if that holder is not running.
-func (t *table) running(subject qos.Subject) (Holding, error) {
-	h := t.newest(subject)
+func (l *ledger) running(subject qos.Subject) (Holding, error) {
+	h := l.newest(subject)
 	switch {
 	case h.Number == 0:
 		return h, fmt.Errorf("%s: %w on this node", subject, ErrNotFound)
@@ -57,14 +38,14 @@ func (t *table) running(subject qos.Subject) (Holding, error) {
 }
 
 // isReplaced reports whether another holding of the same subject has the classes that it requests.
-func (t *table) isReplaced(id string, subject qos.Subject) bool {
-	newest := t.newest(subject)
+func (l *ledger) isReplaced(id string, subject qos.Subject) bool {
+	newest := l.newest(subject)
 	return newest.ID != "" && newest.ID != id && !newest.Phase.isWaiting() && newest.Phase != Ending
 }
 
 // volumesOf returns the volumes of a container.
-func (t *table) volumesOf(containerID string) []Holding {
-	return t.InGroup(group{containerID: containerID}, func(h *Holding) bool { return h.Volume != "" })
+func (l *ledger) volumesOf(containerID string) []Holding {
+	return l.InGroup(group{containerID: containerID}, func(h *Holding) bool { return h.Volume != "" })
 }
 
 // update changes a holding. An unknown ID is not an error.

@@ -254,7 +254,7 @@ func (o Offering) report(h Holding, offers []classes.Offer) ContainerAssignments
 
 // replaced returns the values that a holder had before its class replaced them.
 func (o Offering) replaced(h Holding, a classes.Assignment) string {
-	r, there := o.Resource(a.Resource)
+	r, there := o.Resources[a.Resource]
 	if !there || len(h.Spec.Originals) == 0 {
 		return ""
 	}

@@ -101,11 +101,11 @@ func (o Offering) withResourcesOf(assignments, has []classes.Assignment) []class
 }
 
 // recordedClasses returns the classes of a container with a RecordAnnotation: the classes `has` of its creation, and
-// the current defaults.
+// the current defaults. The defaults of its creation follow the configuration (KEP-3008, "Implicit defaults").
 func (o Offering) recordedClasses(h classes.Holder, has []classes.Assignment) []classes.Assignment {
 	wanted, err := o.Catalog.Resolve(h)
 	if err != nil {
 		return has
 	}
-	return classes.Overlay(wanted, withoutDefaults(has))
+	return classes.Overlay(wanted, slices.DeleteFunc(slices.Clone(has), classes.Assignment.IsDefault))
 }

@@ -245,7 +245,7 @@ func whatOf(resource string, h classes.Holder) string {
 
 // holderMeter returns the backend of an available resource, or nil if the kernel does not measure holders for it.
 func (m *Meter) holderMeter(resource string) classes.HolderMeter {
-	r, _ := m.store.Live().Resource(resource)
+	r := m.store.Live().Resources[resource]
 	meter, ok := r.Backend.(classes.HolderMeter)
 	if !ok || r.Unavailable != nil {
 		return nil

@@ -42,7 +42,7 @@ func (m *Meter) measure(ctx context.Context) Sample {
 }
 
 func (m *Meter) measureResource(ctx context.Context, resource state.ResourceStatus, entries []state.Holding) (part Sample) {
-	backend, _ := m.store.Live().Resource(resource.Name)
+	backend := m.store.Live().Resources[resource.Name]
 	holders := holdersOf(resource.Name, entries)
 	part.Holders = make([]Holder, 0, len(holders))
 	switch meter := backend.Backend.(type) {
@@ -137,20 +137,16 @@ func (s *Sample) add(resource string, e *state.Holding, reading classes.Reading,
 	}
 }
 
+// totalsOf returns copies of the totals of the classes of a resource.
 func (m *Meter) totalsOf(resource state.ResourceStatus) (all []Class) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, name := range namesOf(resource) {
-		if totals := m.total(class{resource.Name, name}); totals != nil {
-			all = append(all, Class{resource.Name, name, totals})
+		if totals := m.totals[class{resource.Name, name}]; totals != nil {
+			all = append(all, Class{resource.Name, name, maps.Clone(totals)})
 		}
 	}
 	return all
-}
-
-// total returns a copy of the totals of a class.
-func (m *Meter) total(c class) classes.Reading {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.totals[c])
 }
 
 // forget removes what the meter stores about released holders, and about classes that are neither offered nor in use.
