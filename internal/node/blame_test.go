@@ -189,53 +189,47 @@ func TestBlameFindsTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	})
 }
 
-// TestBlameFindsTheLimitOfTheContainersOwnClass lets db and batch write more. db waits because of its own limit.
-func TestBlameFindsTheLimitOfTheContainersOwnClass(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBlamed(t, blamedFiles)
-		db, batch := b.runs(t, "db", "blockio=slow"), b.runs(t, "batch", "")
-		b.records(t, 10, map[string]uint64{db: 2, batch: 2})
-		b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
-		b.records(t, 5, map[string]uint64{db: 2, batch: 2})
-		got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", "main"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		f := got.Sufferers[0].Findings
-		if len(f) != 1 || len(f[0].Culprits) != 0 || len(f[0].Own) != 1 || f[0].Own[0].Reason != reports.OwnClassLimit || f[0].Own[0].Limit != 10e6 {
-			t.Errorf("found %+v", f)
-		}
-	})
+// TestBlameFindsTheLimitOfTheOwnClass lets two pods write more. Pod db waits because of the limit of its class, or of the class of its
+// container.
+func TestBlameFindsTheLimitOfTheOwnClass(t *testing.T) {
+	for _, ofPod := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			b, request := newBlamed(t, blamedFiles), "blockio=slow"
+			if ofPod {
+				b, _ = newBlamedPod(t, requesting("vendor.example/pods=slow"))
+				request = ""
+			}
+			db, batch := b.runs(t, "db", request), b.runs(t, "batch", "")
+			b.records(t, 10, map[string]uint64{db: 2, batch: 2})
+			b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
+			b.records(t, 5, map[string]uint64{db: 2, batch: 2})
+			got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", "main"))
+			if err != nil || len(got.Sufferers) != 1 || len(got.Sufferers[0].Findings) != 1 {
+				t.Fatalf("found %+v, error %v", got, err)
+			}
+			f := got.Sufferers[0].Findings[0]
+			if len(f.Culprits) != 0 || len(f.Own) != 1 || f.Own[0].Reason != reports.OwnClassLimit || f.Own[0].Limit != 10e6 || f.Own[0].Pod != ofPod {
+				t.Errorf("class of the pod: %t: found %+v", ofPod, f)
+			}
+		})
+	}
 }
 
-// TestBlameFindsTheLimitOfThePodsClass lets two pods write more. Pod db waits because of its own limit.
-func TestBlameFindsTheLimitOfThePodsClass(t *testing.T) {
+// TestACulpritThatHasEndedGetsNoSuggestion ends the container that writes to the same disk.
+func TestACulpritThatHasEndedGetsNoSuggestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const files = `
-apiVersion: qos.noderesource.dev/v1alpha1
-kind: QOSClassConfig
-resources:
-- name: test.example/pod-blockio
-  scope: pod
-  classes: [{name: slow}]
-  blockio: {Classes: {slow: [{Devices: [/dev/sda], ThrottleWriteBps: 10M}]}}
-`
-		b := newBlamed(t, files)
-		p := pod("db", map[string]string{"qos.noderesource.dev/pod": "test.example/pod-blockio=slow"})
-		p.CgroupsPath, p.PodCgroupsPath = "/kubepods/poduid-db", "/kubepods/poduid-db"
-		b.host.Cgroups().AddCgroup(p.CgroupsPath)
-		b.mustRunPod(t, p)
+		b := newBlamed(t, blamedFiles)
 		db, batch := b.runs(t, "db", ""), b.runs(t, "batch", "")
-		b.records(t, 10, map[string]uint64{db: 2, batch: 2})
-		b.records(t, 5, map[string]uint64{db: 10, batch: 200}, db)
-		b.records(t, 5, map[string]uint64{db: 2, batch: 2})
+		b.records(t, 10, map[string]uint64{db: 5, batch: 2})
+		b.records(t, 4, map[string]uint64{db: 3, batch: 380}, db)
+		b.Stop("c-batch")
+		b.records(t, 6, map[string]uint64{db: 5})
 		got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))
 		if err != nil || len(got.Sufferers) != 1 || len(got.Sufferers[0].Findings) != 1 {
 			t.Fatalf("found %+v, error %v", got, err)
 		}
-		f := got.Sufferers[0].Findings[0]
-		if len(f.Culprits) != 0 || len(f.Own) != 1 || f.Own[0].Reason != reports.OwnClassLimit || f.Own[0].Limit != 10e6 || !f.Own[0].Pod {
-			t.Errorf("found %+v", f)
+		if c := got.Sufferers[0].Findings[0].Culprits; len(c) != 1 || !c[0].Ended || c[0].Suggestion != nil {
+			t.Errorf("the culprits are %+v, want one that has ended", c)
 		}
 	})
 }

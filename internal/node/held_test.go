@@ -213,36 +213,23 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	}
 }
 
-// TestANodeReportsThatALimitWasNotMeasured has a class without containers, and then a container on a machine whose kernel
-// shows no values.
+// TestANodeReportsThatALimitWasNotMeasured has a container on a machine whose kernel shows no values.
 func TestANodeReportsThatALimitWasNotMeasured(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		create  bool
-		message string
-	}{
-		{"no containers", false, "No container or pod with the class was measured."},
-		{"no value", true, "Not measured: L3 share (the kernel shows no value)."},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				spec := resctrl.IntelSpec()
-				kind := func(host crashHost) classes.Kind { return rdtOn(t, host) }
-				m := newMachine(t, sim.New(sim.Options{RDT: &spec}), kind, fmt.Sprintf(rdtHeld, `"100%"`, `"100%"`), "rdt=half")
-				m.restart(t)
-				m.Synchronize(nil, nil)
-				if test.create {
-					m.create(t, 100)
-				}
-				for _, cache := range spec.Domains {
-					for _, event := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
-						m.host.Resctrl().Count("qos-half", cache, event, "Unavailable")
-					}
-				}
-				wantHeld(t, judges{m, func() {}}.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonNotMeasured, test.message)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		spec := resctrl.IntelSpec()
+		kind := func(host crashHost) classes.Kind { return rdtOn(t, host) }
+		m := newMachine(t, sim.New(sim.Options{RDT: &spec}), kind, fmt.Sprintf(rdtHeld, `"100%"`, `"100%"`), "rdt=half")
+		m.restart(t)
+		m.Synchronize(nil, nil)
+		m.create(t, 100)
+		for _, cache := range spec.Domains {
+			for _, event := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
+				m.host.Resctrl().Count("qos-half", cache, event, "Unavailable")
+			}
+		}
+		const message = "Not measured: L3 share (the kernel shows no value)."
+		wantHeld(t, judges{m, func() {}}.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonNotMeasured, message)
+	})
 }
 
 const linuxHeld = `

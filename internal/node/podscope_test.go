@@ -102,9 +102,6 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 				if diff := cmp.Diff(map[string]string{test.want: "high"}, f.backends[net].Enforced()); diff != "" {
 					t.Errorf("classes of pods (-want +got):\n%s", diff)
 				}
-				if used := f.Status().Resources; used[len(used)-1].InUse["high"] != 1 {
-					t.Errorf("slots in use: %v, want 1 of class high", used[len(used)-1].InUse)
-				}
 			}
 		})
 	}

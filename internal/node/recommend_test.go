@@ -122,11 +122,12 @@ func (b *blamed) loads(t *testing.T, text string) {
 }
 
 // newBlamedPod returns a node with classes of pod scope, and its pod "db" without containers.
-func newBlamedPod(t *testing.T) (*blamed, classes.Holder) {
+func newBlamedPod(t *testing.T, annotations map[string]string) (*blamed, classes.Holder) {
 	t.Helper()
 	b := newBlamed(t, strings.Replace(blamedFiles, "k8s.io/blockio", "vendor.example/pods\n  scope: pod", 1))
-	p := pod("db", nil)
-	p.CgroupsPath = "/kubepods/poddb"
+	p := pod("db", annotations)
+	p.CgroupsPath, p.PodCgroupsPath = "/kubepods/poduid-db", "/kubepods/poduid-db"
+	b.host.Cgroups().AddCgroup(p.CgroupsPath)
 	b.mustRunPod(t, p)
 	return b, p
 }
@@ -134,7 +135,7 @@ func newBlamedPod(t *testing.T) (*blamed, classes.Holder) {
 // TestAClassOfPodsMustFitAllContainersOfThePod has a pod with two containers. Class slow would fit one of them alone.
 func TestAClassOfPodsMustFitAllContainersOfThePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, p := newBlamedPod(t)
+		b, p := newBlamedPod(t, nil)
 		first, second := b.runs(t, "db", ""), b.runsBeside(t, p, "second")
 		b.records(t, 25, map[string]uint64{first: 4, second: 30})
 
@@ -226,7 +227,7 @@ func TestNoClassIsRecommendedIfNotAllDisksAreRecorded(t *testing.T) {
 // that the history leaves it out.
 func TestNoClassIsRecommendedIfNotAllContainersOfThePodAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, p := newBlamedPod(t)
+		b, p := newBlamedPod(t, nil)
 		main, many := b.runs(t, "db", ""), b.runsBeside(t, p, "many")
 		b.host.disks["/sys/fs/cgroup"+many] = 30_000
 		b.records(t, 2, map[string]uint64{main: 4, many: 4})

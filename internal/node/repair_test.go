@@ -102,11 +102,7 @@ func TestAResourceThatFailsIsUnavailableUntilItIsRepaired(t *testing.T) {
 		if unavailable == nil || !strings.Contains(unavailable.Message, failure.Error()) {
 			t.Errorf("unavailable: %v, want %v", unavailable, failure)
 		}
-		select {
-		case <-changed:
-		default:
-			t.Error("no change was signalled")
-		}
+		wantClosed(t, changed, "the resource is unavailable")
 		f.wantClass(t, "c-a", cache, "/adopted")
 		f.wantClass(t, "c-b", cache, "/")
 		if _, _, err := f.CreateContainer(in(pod("c", requesting("test.example/cache=silver")), container("c-c"))); !errors.Is(err, classes.ErrUnavailable) {

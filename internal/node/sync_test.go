@@ -28,18 +28,10 @@ func TestAnUnrecordedContainerIsMovedToItsClass(t *testing.T) {
 func TestAContainerThatWasCreatedBeforeARestartMayStartAfterIt(t *testing.T) {
 	f := newFixture(t)
 	p := pod("a", requesting("test.example/cache=gold"))
-	_, assigned, err := f.CreateContainer(in(p, container("c1")))
+	c, _, err := f.create(t, p, container("c1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	record, err := state.Record(assigned)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	c := container("c1")
-	c.ContainerAnnotations = map[string]string{state.RecordAnnotation: record}
 	f.restart(t)
 	f.mustConfigure(t, files)
 	f.Synchronize(nil, []state.Existing{{Holder: in(p, c)}})
