@@ -67,7 +67,6 @@ func newMonitoredOn(t *testing.T, kindOn func(crashHost) classes.Kind, files, re
 
 // TestAContainerIsMonitoredFromItsStartToItsEnd starts a container without a class, and restarts the plugin.
 func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
-
 	synctest.Test(t, func(t *testing.T) {
 		f := newMonitored(t, monitoringFiles, "")
 		group := map[string]string{"mon_groups/qos-c1": "100"}
@@ -101,7 +100,6 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 
 // TestAContainerThatCannotBeMonitoredStarts simulates a machine on which no RMID is left for containers.
 func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
-
 	synctest.Test(t, func(t *testing.T) {
 		spec := resctrl.IntelSpec()
 		spec.RMIDs = 1 // for the root group
@@ -125,7 +123,6 @@ func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
 
 // TestAMonitoredContainerIsMonitoredInItsNewClass changes the class of a running container.
 func TestAMonitoredContainerIsMonitoredInItsNewClass(t *testing.T) {
-
 	synctest.Test(t, func(t *testing.T) {
 		f := newMonitored(t, strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1), "rdt=gold")
 		f.Synchronize([]classes.Holder{f.pod}, []state.Existing{running(f.pod, f.ctr)})
@@ -190,7 +187,6 @@ func (u unmonitored) Unmonitor(id string) {
 // TestTheEndOfAContainerEndsOnlyItsOwnMonitoring simulates a kernel that refuses to remove the monitoring group of a
 // container that has ended.
 func TestTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
-
 	synctest.Test(t, func(t *testing.T) {
 		var ids []string
 		f := newMonitoredOn(t, func(host crashHost) classes.Kind {
