@@ -16,6 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
@@ -51,11 +52,17 @@ type fixture struct {
 
 func newFixture(t *testing.T, m *simcgroup.Machine, scope classes.Scope) fixture {
 	t.Helper()
+	return newFixtureOn(t, m, m, scope, iotest.NewMemory())
+}
+
+// newFixtureOn returns a fixture with a memory. `host` is the machine, or wraps the machine.
+func newFixtureOn(t *testing.T, host iodisks.FS, m *simcgroup.Machine, scope classes.Scope, saved *iotest.Memory) fixture {
+	t.Helper()
 	tree, err := cgroup.Detect(m)
 	must(t, err)
-	kind := Kind(ioapply.New(ioapply.Options{FS: m, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
+	kind := Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
 	f := fixture{t, m, kind.New("k8s.io/blockio", scope).(*Backend)}
-	f.remember(iotest.NewMemory())
+	f.remember(saved)
 	return f
 }
 

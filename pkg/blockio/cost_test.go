@@ -135,18 +135,12 @@ func TestACostModelThatAnAdministratorSetsLaterIsKept(t *testing.T) {
 
 func TestAPluginThatRestartedRestoresACostModel(t *testing.T) {
 	m, memory := costed(t), iotest.NewMemory()
-	f := newFixture(t, m, classes.ContainerScope)
-	f.remember(memory)
-	f.apply(inline(ofSDA))
-
-	again := newFixture(t, m, classes.ContainerScope)
-	again.remember(memory)
-	again.apply(weighed)
+	process(t, m, classes.ContainerScope, inline(ofSDA), memory)
+	again := process(t, m, classes.ContainerScope, weighed, memory)
 	again.wantCosts(chosenModel, "enable=0 "+chosenQoS)
 
 	again.apply(inline(ofSDA))
-	third := newFixture(t, m, classes.ContainerScope)
-	third.remember(memory)
+	third := newFixtureOn(t, m, m, classes.ContainerScope, memory)
 	must(t, third.backend.Withdraw(t.Context()))
 	third.wantCosts(chosenModel, "enable=0 "+chosenQoS)
 }
@@ -158,13 +152,13 @@ func TestAPluginThatWasKilledLeavesNoCostModelEnabled(t *testing.T) {
 		for writes := range 2 {
 			t.Run(fmt.Sprintf("%s it, killed after %d writes", change.name, writes), func(t *testing.T) {
 				m, saved, left := costed(t), iotest.NewMemory(), -1
-				f := process(t, iotest.Mortal{Machine: m, Left: &left}, m, classes.ContainerScope, change.before, saved)
+				f := newFixtureOn(t, iotest.Mortal{Machine: m, Left: &left}, m, classes.ContainerScope, saved).apply(change.before)
 				left = writes
 				if iotest.Survives(func() { f.apply(change.to) }) {
 					t.Fatal("the process was not killed")
 				}
 
-				process(t, m, m, classes.ContainerScope, weighed, saved)
+				process(t, m, classes.ContainerScope, weighed, saved)
 				qos, err := m.ReadFile(qosFile)
 				if err != nil || strings.Contains(string(qos), "enable=1") {
 					t.Errorf("io.cost.qos is %s (%v)", qos, err)
@@ -181,9 +175,7 @@ func TestAPluginThatWasKilledLeavesNoCostModelEnabled(t *testing.T) {
 
 func TestTheCostModelOfADiskThatIsGoneIsForgotten(t *testing.T) {
 	m, memory := costed(t), iotest.NewMemory()
-	f := newFixture(t, m, classes.ContainerScope)
-	f.remember(memory)
-	f.apply(inline(ofSDA))
+	f := process(t, m, classes.ContainerScope, inline(ofSDA), memory)
 	m.RemoveDisk("sda")
 	if _, err := f.backend.Repair(t.Context()); err != nil {
 		t.Error(err)
@@ -239,16 +231,9 @@ func TestTheConditionSaysWhyACostModelIsNotApplied(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, test.machine, classes.ContainerScope).apply(inline(test.file))
-			for _, condition := range f.backend.Status().Conditions {
-				if condition.Type != "CostModelsApplied" {
-					continue
-				}
-				if condition.Healthy || condition.Message != test.want {
-					t.Errorf("the condition is %+v, want %s", condition, test.want)
-				}
-				return
+			if condition := f.condition("CostModelsApplied"); condition.Healthy || condition.Message != test.want {
+				t.Errorf("the condition is %+v, want %s", condition, test.want)
 			}
-			t.Error("there is no condition")
 		})
 	}
 }
@@ -258,10 +243,8 @@ func TestTheConditionSaysWhyACostModelIsNotApplied(t *testing.T) {
 func TestNoConditionIsReportedForAPatternThatMatchesNoDisk(t *testing.T) {
 	for _, file := range []string{strings.Replace(ofSDA, "/dev/sda", `"/dev/nvme*"`, 1), strings.NewReplacer("/dev/sda", `"/dev/sd*"`, "Fast SSD", "Other").Replace(ofSDA)} {
 		f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(file))
-		for _, condition := range f.backend.Status().Conditions {
-			if condition.Type == "CostModelsApplied" {
-				t.Errorf("the condition is %+v, want none", condition)
-			}
+		if condition := f.condition("CostModelsApplied"); condition.Type != "" {
+			t.Errorf("the condition is %+v, want none", condition)
 		}
 		f.wantCosts("", "")
 	}

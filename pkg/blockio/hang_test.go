@@ -4,13 +4,11 @@
 package blockio
 
 import (
-	"log/slog"
 	"sync/atomic"
 	"testing"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
-	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -31,22 +29,14 @@ func (h hanging) Glob(pattern string) ([]string, error) {
 
 func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	host := hanging{disks(simcgroup.New()), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
-	tree, err := cgroup.Detect(host)
-	must(t, err)
-
-	kind := Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
-	f := fixture{t, host.Machine, kind.New("k8s.io/blockio", classes.ContainerScope).(*Backend)}
-	f.apply(throttling)
+	f := newFixtureOn(t, host, host.Machine, classes.ContainerScope, iotest.NewMemory()).apply(throttling)
 	config, done := f.parse(throttling), make(chan error, 1)
 	host.hangs.Store(true)
 	go func() { done <- f.backend.Apply(t.Context(), config) }()
 	<-host.reached
 	f.runtime("", "slow")
 	f.enforce(container(), "", "slow")
-	if got, err := f.backend.Observe(t.Context(), container(), ""); got.Class != "slow" || !got.Known || err != nil {
-		t.Errorf("the container is observed as %+v, %v, want the class slow", got, err)
-	}
-
+	f.observe(container(), "", "slow")
 	if got := f.backend.Status(); got.Unavailable != nil {
 		t.Errorf("while a reload hangs, the status is %+v, want an available backend", got)
 	}

@@ -96,13 +96,6 @@ func (f fixture) condition(kind string) (found classes.Condition) {
 	return found
 }
 
-func TestWithoutALatencyThereIsNoConditionAboutIt(t *testing.T) {
-	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	if got := f.condition("LatencyEffective"); got.Type != "" {
-		t.Errorf("no class has a latency, but there is the condition %+v", got)
-	}
-}
-
 func TestALatencyOfAStackedDiskHasNoEffect(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
 	const want = "latency 10ms has no effect on 253:0 (dm-0), which has no request queue"
@@ -170,8 +163,8 @@ func TestALatencyThatAnotherProgramHasChangedIsRestored(t *testing.T) {
 // TestALatencyOfAFormerClassIsClearedAfterARestart changes the class files while the plugin is not running.
 func TestALatencyOfAFormerClassIsClearedAfterARestart(t *testing.T) {
 	m, saved := disks(simcgroup.New()), iotest.NewMemory()
-	process(t, nil, m, classes.PodScope, latencies, saved).enforce(pod(), "", "both")
-	f := process(t, nil, m, classes.PodScope, throttling, saved)
+	process(t, m, classes.PodScope, latencies, saved).enforce(pod(), "", "both")
+	f := process(t, m, classes.PodScope, throttling, saved)
 	f.enforce(pod(), "both", "slow")
 	f.want(path.Dir(v2Dir)+"/io.latency", "")
 }

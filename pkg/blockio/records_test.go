@@ -12,28 +12,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
-	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
 	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// process returns a new process of the plugin with a configuration and a memory. `host` is the machine, or wraps the
-// machine.
-func process(t *testing.T, host iodisks.FS, m *simcgroup.Machine, scope classes.Scope, section string, saved *iotest.Memory) fixture {
+// process returns a new process of the plugin with a configuration and a memory.
+func process(t *testing.T, m *simcgroup.Machine, scope classes.Scope, section string, saved *iotest.Memory) fixture {
 	t.Helper()
-	tree, err := cgroup.Detect(m)
-	must(t, err)
-	if host == nil {
-		host = m
-	}
-	kind := Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree, Log: slog.New(slog.DiscardHandler)}))
-	f := fixture{t, m, kind.New("blockio", scope).(*Backend)}
-	f.remember(saved)
-	return f.apply(section)
+	return newFixtureOn(t, m, m, scope, saved).apply(section)
 }
 
 // reloaded is the configuration `everything` with other values and disks.
@@ -79,12 +68,12 @@ type kill struct {
 func (k kill) killAfter(t *testing.T, writes int) (more bool) {
 	t.Helper()
 	m, saved, left := k.newMachine(t), iotest.NewMemory(), -1
-	f := process(t, iotest.Mortal{Machine: m, Left: &left}, m, k.scope, everything, saved)
+	f := newFixtureOn(t, iotest.Mortal{Machine: m, Left: &left}, m, k.scope, saved).apply(everything)
 	f.enforce(k.target, "", "before")
 	left = writes
 	alive := iotest.Survives(func() { f.enforce(k.target, "before", k.to) })
 
-	next := process(t, m, m, k.scope, k.section, saved)
+	next := process(t, m, k.scope, k.section, saved)
 	seen, err := next.backend.Observe(t.Context(), k.target, k.to)
 	if err != nil {
 		t.Error(err)
@@ -93,7 +82,7 @@ func (k kill) killAfter(t *testing.T, writes int) (more bool) {
 		next.enforce(k.target, seen.Class, k.to)
 	}
 
-	fresh := process(t, nil, k.newMachine(t), k.scope, k.section, iotest.NewMemory())
+	fresh := process(t, k.newMachine(t), k.scope, k.section, iotest.NewMemory())
 	fresh.enforce(k.target, "", k.to)
 	if diff := cmp.Diff(fresh.state(k.dir), next.state(k.dir)); diff != "" {
 		t.Errorf("%s, killed after %d writes of the change to %q: (-want +got):\n%s", k.dir, writes, k.to, diff)
@@ -132,10 +121,10 @@ func TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass(t *testin
 		if scope == classes.ContainerScope {
 			target, dir = container(), v2Dir
 		}
-		process(t, m, m, scope, everything, iotest.NewMemory()).enforce(target, "", "before")
+		process(t, m, scope, everything, iotest.NewMemory()).enforce(target, "", "before")
 
-		next := process(t, m, m, scope, everything, &iotest.Memory{})
-		next.observeIn(target, "", "before")
+		next := process(t, m, scope, everything, &iotest.Memory{})
+		next.observe(target, "", "before")
 		next.enforce(target, "before", "")
 		next.want(dir+"/io.max", "")
 		next.want(dir+"/io.bfq.weight", "default 100\n")
@@ -143,16 +132,9 @@ func TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass(t *testin
 		if err := m.WriteFile(dir+"/io.max", []byte("8:0 rbps=1000000 wiops=50")); err != nil { // a value of the class "before"
 			t.Fatal(err)
 		}
-		next.observeIn(target, "", "") // the cgroup was looked at before, so this value is of another program
+		next.observe(target, "", "") // the cgroup was looked at before, so this value is of another program
 		next.enforce(target, "", "")
 		next.want(dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=max wiops=50\n")
-	}
-}
-
-func (f fixture) observeIn(target classes.Holder, desired, want string) {
-	f.t.Helper()
-	if got, err := f.backend.Observe(f.t.Context(), target, desired); got.Class != want || !got.Known || err != nil {
-		f.t.Errorf("observed %+v, %v; want %q", got, err, want)
 	}
 }
 
@@ -161,7 +143,7 @@ func (f fixture) observeIn(target classes.Holder, desired, want string) {
 func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 	for _, written := range []string{"nothing", "limits", "everything"} {
 		m, saved := bfqOnAll(simcgroup.New()), iotest.NewMemory()
-		f := process(t, m, m, classes.ContainerScope, everything, saved)
+		f := process(t, m, classes.ContainerScope, everything, saved)
 		f.runtime("", "after")
 		created, err := f.backend.Adjust(container(), "", "after")
 		must(t, err)
@@ -179,7 +161,7 @@ func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 		}
 		must(t, m.SetUnified(groupPath, files))
 
-		next := process(t, m, m, classes.ContainerScope,
+		next := process(t, m, classes.ContainerScope,
 			"Classes: {before: [{Devices: [/dev/sda], ThrottleReadBps: 3M}], after: []}", saved)
 		next.backend.IsStale(container(), "before", created.Unified()) // the runtime has not stored the update
 		next.runtime("after", "before")
@@ -214,11 +196,11 @@ func TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram(t *testing.T) {
 			f.enforce(target, "", "slow")
 			f.machine.RemoveDisk("sdb")
 			f.repair("disk 8:16 (sdb) is gone")
-			f.observeIn(target, "slow", "slow")
+			f.observe(target, "slow", "slow")
 			f.machine.AddDisk("sdz", 8, 16)
 			f.repair()
 			must(t, f.machine.WriteFile(dir+"/"+file, []byte(line)))
-			f.observeIn(target, "slow", "slow")
+			f.observe(target, "slow", "slow")
 			f.enforce(target, "slow", "")
 			f.want(dir+"/"+file, line)
 		})
@@ -241,7 +223,7 @@ func TestAContainerStartsAlthoughItsRecordCannotBeSaved(t *testing.T) {
 
 	saved.Err = nil
 	f.repair()
-	next := process(t, f.machine, f.machine, classes.ContainerScope, "Classes: {slow: []}", saved)
+	next := process(t, f.machine, classes.ContainerScope, "Classes: {slow: []}", saved)
 	next.enforce(container(), "slow", "slow")
 	next.want(v1Dir+"/blkio.throttle.read_bps_device", "")
 }

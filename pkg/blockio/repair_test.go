@@ -23,11 +23,11 @@ func (f fixture) repair(want ...string) classes.Drift {
 	return drift
 }
 
-// observe checks that the backend observes a class for a container. `should` is the desired class of the container, and
-// `want` is the expected result.
-func (f fixture) observe(should, want string) {
+// observe checks that the backend observes a class for a holder. `should` is the desired class of the holder, and `want` is the
+// expected result.
+func (f fixture) observe(target classes.Holder, should, want string) {
 	f.t.Helper()
-	if got, err := f.backend.Observe(f.t.Context(), container(), should); got.Class != want || !got.Known || err != nil {
+	if got, err := f.backend.Observe(f.t.Context(), target, should); got.Class != want || !got.Known || err != nil {
 		f.t.Errorf("observed %+v, %v; want %q", got, err, want)
 	}
 }
@@ -44,7 +44,7 @@ func TestADiskThatIsAddedIsThrottled(t *testing.T) {
 	f.enforce(container(), "slower", "slower")
 	line := " rbps=1000000 wbps=max riops=100 wiops=max\n"
 	f.want(v2Dir+"/io.max", "8:32"+line+"8:16"+line+"8:0"+line)
-	f.observe("slower", "slower")
+	f.observe(container(), "slower", "slower")
 	f.repair()
 }
 
@@ -56,7 +56,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 		t.Error("DevicesGone is false, although a device is gone")
 	}
 
-	f.observe("slower", "slower")
+	f.observe(container(), "slower", "slower")
 	f.runtime("", "slower") // another container
 	f.runtime("slower", "slower")
 	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
@@ -89,7 +89,7 @@ func TestADrainingClassOutlivesItsDisk(t *testing.T) {
 		f.machine.RemoveDisk("sdb")
 		f.repair("disk 8:16 (sdb) is gone")
 		f.enforce(container(), "slower", "slower")
-		f.observe("slower", "slower")
+		f.observe(container(), "slower", "slower")
 		f.machine.AddDisk("sdb", 8, 16)
 		f.repair("disk 8:16 (sdb) is new")
 		f.enforce(container(), "slower", "slower")

@@ -5,6 +5,7 @@ package blockio
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 
@@ -15,48 +16,55 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func (f fixture) measured(target classes.Holder) classes.Reading {
-	f.t.Helper()
-	reading, err := f.backend.MeasureHolder(f.t.Context(), target)
-	must(f.t, err)
-	return reading
-}
-
 func of(measure, part string) classes.Series { return classes.Series{Measure: measure, Part: part} }
 
+// TestAContainerIsMeasuredByItsCgroup has the files of a container's cgroup. Disk 9:0 was added after the last inspection.
 func TestAContainerIsMeasuredByItsCgroup(t *testing.T) {
-	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	// The line of 8:16 ends without a newline, as some kernels write it for a device without I/O. 9:0 was added after the last inspection.
-	f.machine.AddFile(v2Dir+"/io.stat", "8:16 8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=5 dios=6 cost.usage=7\n9:0 rbytes=1 wbytes=0 rios=1 wios=0\n")
-	f.machine.AddFile(v2Dir+"/io.pressure", "some avg10=1.00 avg60=2.00 avg300=3.00 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n")
-	want := classes.Reading{
-		of(readBytes, "sda"): 4096, of(writeBytes, "sda"): 8192, of(reads, "sda"): 1, of(writes, "sda"): 2,
-		of(waiting, ""): 2.5, of(stalled, ""): 0.5,
+	const disk, unknown = "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=5 dios=6 cost.usage=7\n", "(unknown) rbytes=70000 wbytes=71000 rios=72 wios=73\n"
+	const noPressure = "some avg10=0.00 total=0\nfull avg10=0.00 total=0\n"
+	used := classes.Reading{of(readBytes, "sda"): 4096, of(writeBytes, "sda"): 8192, of(reads, "sda"): 1, of(writes, "sda"): 2}
+	with := func(more classes.Reading) classes.Reading {
+		all := maps.Clone(used)
+		maps.Copy(all, more)
+		return all
 	}
-	if diff := cmp.Diff(want, f.measured(container())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func TestAContainerOfCgroupV1IsMeasuredByThrottling(t *testing.T) {
-	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
-	f.machine.AddFile(v1Dir+"/blkio.throttle.io_service_bytes_recursive", "8:0 Read 4096\n8:0 Write 8192\n8:0 Sync 1\n8:0 Total 12288\nTotal 12288\n")
-	f.machine.AddFile(v1Dir+"/blkio.throttle.io_serviced_recursive", "8:0 Read 1\n8:0 Write 2\n8:0 Total 3\nTotal 3\n")
-	want := classes.Reading{of(readBytes, "sda"): 4096, of(writeBytes, "sda"): 8192, of(reads, "sda"): 1, of(writes, "sda"): 2}
-	if diff := cmp.Diff(want, f.measured(container())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-// TestADiskThatCgroupV1DoesNotCountHasNoUsage simulates cgroup v1 since Linux 6.10, which lists only the disks for
-// which some cgroup has had a limit. The kernel of the VM tests does the same.
-func TestADiskThatCgroupV1DoesNotCountHasNoUsage(t *testing.T) {
-	f := newFixture(t, disks(simcgroup.NewLegacy()), classes.ContainerScope).apply(throttling)
-	f.machine.AddFile(v1Dir+"/blkio.throttle.io_service_bytes_recursive", "Total 0\n")
-	f.machine.AddFile(v1Dir+"/blkio.throttle.io_serviced_recursive", "8:16 Read 1\n8:16 Write 0\n8:16 Total 1\nTotal 1\n")
-	want := classes.Reading{of(reads, "sdb"): 1, of(writes, "sdb"): 0}
-	if diff := cmp.Diff(want, f.measured(container())); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	noWait := classes.Reading{of(waiting, ""): 0, of(stalled, ""): 0}
+	for _, test := range []struct {
+		name    string
+		machine *simcgroup.Machine
+		files   map[string]string
+		want    classes.Reading
+	}{
+		{"cgroup v2, with a device without I/O, whose line some kernels do not end", simcgroup.New(), map[string]string{
+			"io.stat":     "8:16 " + disk + "9:0 rbytes=1 wbytes=0 rios=1 wios=0\n",
+			"io.pressure": "some avg10=1.00 avg60=2.00 avg300=3.00 total=2500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=500000\n",
+		}, with(classes.Reading{of(waiting, ""): 2.5, of(stalled, ""): 0.5})},
+		{"a path of an NVMe multipath device or a ZFS pool, before a disk", simcgroup.New(),
+			map[string]string{"io.stat": unknown + disk, "io.pressure": noPressure}, with(noWait)},
+		{"two such rows after a disk", simcgroup.New(),
+			map[string]string{"io.stat": disk + unknown + unknown, "io.pressure": noPressure}, with(noWait)},
+		{"cgroup v1", simcgroup.NewLegacy(), map[string]string{
+			"blkio.throttle.io_service_bytes_recursive": "8:0 Read 4096\n8:0 Write 8192\n8:0 Sync 1\n8:0 Total 12288\nTotal 12288\n",
+			"blkio.throttle.io_serviced_recursive":      "8:0 Read 1\n8:0 Write 2\n8:0 Total 3\nTotal 3\n",
+		}, used},
+		{"cgroup v1 since Linux 6.10, which counts only disks for which some cgroup has had a limit", simcgroup.NewLegacy(), map[string]string{
+			"blkio.throttle.io_service_bytes_recursive": "Total 0\n",
+			"blkio.throttle.io_serviced_recursive":      "8:16 Read 1\n8:16 Write 0\n8:16 Total 1\nTotal 1\n",
+		}, classes.Reading{of(reads, "sdb"): 1, of(writes, "sdb"): 0}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f, dir := newFixture(t, disks(test.machine), classes.ContainerScope).apply(throttling), v2Dir
+			if _, legacy := test.files["io.stat"]; !legacy {
+				dir = v1Dir
+			}
+			for file, text := range test.files {
+				f.machine.AddFile(dir+"/"+file, text)
+			}
+			got, err := f.backend.MeasureHolder(t.Context(), container())
+			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }
 
@@ -87,20 +95,4 @@ func FuzzUsage(f *testing.F) {
 			}
 		}
 	})
-}
-
-// TestARowWithoutADeviceNumberIsNotCountedForAnyDisk uses rows of io.stat that the kernel writes for a path of an NVMe
-// multipath device, or for a ZFS pool.
-func TestARowWithoutADeviceNumberIsNotCountedForAnyDisk(t *testing.T) {
-	const disk, unknown = "8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n", "(unknown) rbytes=70000 wbytes=71000 rios=72 wios=73 dbytes=0 dios=0\n"
-	for _, rows := range []string{disk + unknown, unknown + disk, disk + unknown + unknown + "8:16 rbytes=1 wbytes=1 rios=1 wios=1\n"} {
-		f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-		f.machine.AddFile(v2Dir+"/io.stat", rows)
-		got := f.measured(container())
-		for series, want := range map[classes.Series]float64{of(readBytes, "sda"): 4096, of(writeBytes, "sda"): 8192, of(reads, "sda"): 1, of(writes, "sda"): 2} {
-			if got[series] != want {
-				t.Errorf("%q: %v is %v, want %v", rows, series, got[series], want)
-			}
-		}
-	}
 }

@@ -119,16 +119,10 @@ func (f fixture) wantWeightStatus(degraded []string, effective bool) {
 		f.t.Errorf("the degraded classes are %v, want %v", status.Degraded, degraded)
 	}
 
-	for _, condition := range status.Conditions {
-		if condition.Type == "WeightsEffective" {
-			if want := map[bool]string{true: "SchedulerActs", false: "NoScheduler"}[effective]; condition.Healthy != effective || condition.Reason != want {
-				f.t.Errorf("the condition has the wrong health or reason: %+v", condition)
-			}
-			return
-		}
+	reason := map[bool]string{true: "SchedulerActs", false: "NoScheduler"}[effective]
+	if condition := f.condition("WeightsEffective"); condition.Healthy != effective || condition.Reason != reason {
+		f.t.Errorf("the condition is %+v, want the reason %s", condition, reason)
 	}
-
-	f.t.Error("there is no condition WeightsEffective")
 }
 
 func TestLeavingAClassRestoresTheInitialWeights(t *testing.T) {
@@ -150,18 +144,17 @@ func TestTheStatusSaysWithWhichPodsAWeightIsCompared(t *testing.T) {
 		classes.ContainerScope: "counts only against other containers of its pod", classes.PodScope: "counts only against pods of the same quality of service",
 	} {
 		f := newFixture(t, bfqOnAll(disks(simcgroup.New())), scope).apply("Classes: {high-prio: [{Weight: 1000}], low-prio: [{Weight: 10}]}")
-		conditions := f.backend.Status().Conditions
-		if last := conditions[len(conditions)-1]; last.Type != "WeightsEffective" || !last.Limited || !strings.Contains(last.Message, want) {
-			t.Errorf("scope %s: the condition is %+v, want %q", scope, last, want)
+		if condition := f.condition("WeightsEffective"); !condition.Limited || !strings.Contains(condition.Message, want) {
+			t.Errorf("scope %s: the condition is %+v, want %q", scope, condition, want)
 		}
 	}
 }
 
-func TestWithoutWeightsThereIsNoConditionAboutThem(t *testing.T) {
+func TestThereIsNoConditionAboutWhatNoClassSets(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	for _, condition := range f.backend.Status().Conditions {
-		if condition.Type == "WeightsEffective" {
-			t.Errorf("no class has a weight, but there is the condition %+v", condition)
+	for _, kind := range []string{"WeightsEffective", "LatencyEffective", "CostModelsApplied"} {
+		if got := f.condition(kind); got.Type != "" {
+			t.Errorf("no class has such a value, but there is the condition %+v", got)
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/cgroup"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
+	"github.com/qos-nri/qos-nri-plugin/pkg/iodisks"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -109,16 +111,20 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 		v.mustStart(10, "/data", "any")
 		v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
 	})
-	t.Run("no volume can be limited on cgroup v1", func(t *testing.T) {
-		m := disks(simcgroup.NewLegacy())
-		tree, err := cgroup.Detect(m)
+}
+
+func TestVolumeClassesAreUnavailableOnAMachineThatCannotLimitPods(t *testing.T) {
+	m, legacy := disks(simcgroup.New()), disks(simcgroup.NewLegacy())
+	m.AddCgroup("/kubepods/pod1")
+	for want, host := range map[string]iodisks.FS{"NoHierarchyInV1": legacy, "NoThrottling": iotest.NoThrottling{Machine: m}} {
+		tree, err := cgroup.Detect(host)
 		must(t, err)
-		backend := Kind(ioapply.New(ioapply.Options{FS: m, Tree: tree})).New("volume-io", classes.VolumeScope)
+		backend := Kind(ioapply.New(ioapply.Options{FS: host, Tree: tree})).New("volume-io", classes.VolumeScope)
 		var unavailable *classes.Unavailable
-		if err := backend.Check(t.Context(), &Config{}); !errors.As(err, &unavailable) || unavailable.Reason != "NoHierarchyInV1" {
-			t.Errorf("got %v", err)
+		if err := backend.Check(t.Context(), &Config{}); !errors.As(err, &unavailable) || unavailable.Reason != want {
+			t.Errorf("got %v, want %s", err, want)
 		}
-	})
+	}
 }
 
 func TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes(t *testing.T) {
