@@ -46,7 +46,6 @@ func newRig(t *testing.T, classFile string) *rig {
 	// The path of t.TempDir is too long for a unix socket.
 	dir, err := os.MkdirTemp("", "qos")
 	must(t, err)
-
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	write(t, filepath.Join(dir, "host/proc/sys/kernel/random/boot_id"), "boot\n")
 	write(t, filepath.Join(dir, "etc/classes.yaml"), classFile)

@@ -56,7 +56,6 @@ func serve(t *testing.T, n nodeapi.Node) (*apitest.Served, qosv1alpha1.NodeQOSCl
 
 	conn, err := nodeclient.Connect(served.Socket)
 	must(t, err)
-
 	t.Cleanup(func() {
 		if err := errors.Join(conn.Close(), served.Stop()); err != nil {
 			t.Error(err)

@@ -119,12 +119,7 @@ func TestAPodIsIdleAgainAfterAnotherProgramHasResetIt(t *testing.T) {
 func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
 	r := idleRig(t)
 	id := r.mustRunIdle(t, "idle")
-	r.host.intercept(func(_, file string) error {
-		if path.Base(file) == "cpu.weight" {
-			return syscall.EIO
-		}
-		return nil
-	})
+	r.host.fail("/cpu.weight", syscall.EIO)
 	if err := r.update(t, id, profile, classes.SystemDefault); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the update returns %v", err)
 	}

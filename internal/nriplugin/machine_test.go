@@ -72,6 +72,19 @@ type host struct {
 // this error.
 func (h host) intercept(before func(op, path string) error) { h.before.Store(&before) }
 
+// fail makes each change fail whose path contains a text. heal ends this.
+func (h host) fail(below string, err error) {
+	h.intercept(func(_, path string) error {
+		if strings.Contains(path, below) {
+			return err
+		}
+		return nil
+	})
+}
+
+// heal ends what intercept and fail do.
+func (h host) heal() { h.before.Store(nil) }
+
 // after sets a function that is called after each write.
 func (h host) after(written func(path string)) { h.written.Store(&written) }
 
@@ -194,7 +207,6 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "qos")
 	must(t, err)
-
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "qos.sock")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -210,7 +222,6 @@ func serveAPI(t *testing.T, n *node.Node) qosv1alpha1.NodeQOSClient {
 	<-server.Ready()
 	conn, err := nodeclient.Connect(socket)
 	must(t, err)
-
 	t.Cleanup(func() { _ = conn.Close() })
 	return qosv1alpha1.NewNodeQOSClient(conn)
 }

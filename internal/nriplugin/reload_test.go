@@ -252,7 +252,7 @@ func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno,
 	})
 
 	err := p.configure(t, text)
-	p.host.intercept(func(string, string) error { return nil })
+	p.host.heal()
 	if !failed {
 		if err != nil {
 			t.Error(err)
@@ -278,17 +278,12 @@ func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno,
 
 func TestAContainerThatCannotBeMovedIsReportedInItsObservedClass(t *testing.T) {
 	p := newPopulated(t)
-	p.host.intercept(func(_, path string) error {
-		if strings.HasSuffix(path, "/qos-silver/tasks") {
-			return syscall.EPERM
-		}
-		return nil
-	})
+	p.host.fail("/qos-silver/tasks", syscall.EPERM)
 
 	p.mustConfigure(t, changed("defaultClass: bronze", "defaultClass: silver"))
 	p.world.Hold(t)
 	p.wantReported(t, p.plain, groups, "bronze/adopted")
-	p.host.intercept(func(string, string) error { return nil })
+	p.host.heal()
 	p.node.Reconcile(t.Context())
 	p.world.Hold(t)
 	p.wantReported(t, p.plain, groups, "silver/default")

@@ -103,12 +103,7 @@ func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 		r, begun := newStartRig(t, simcgroup.New(), options)
 		begun.ignores = true
 		pod := r.pod(t, "a", "rdt=gold,blockio=fast")
-		r.host.intercept(func(_, path string) error {
-			if strings.HasSuffix(path, "/io.max") {
-				return syscall.EIO
-			}
-			return nil
-		})
+		r.host.fail("/io.max", syscall.EIO)
 
 		id, err := r.run(t, pod)
 		if _, ran := begun.groups[id]; ran || err == nil {
@@ -116,7 +111,7 @@ func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 		}
 
 		r.wantRefused(t, "a EnforcementFailed")
-		r.host.intercept(func(string, string) error { return nil })
+		r.host.heal()
 		r.mustRun(t, pod)
 		r.wantRefused(t)
 		r.world.Hold(t)
@@ -129,12 +124,7 @@ func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
 	r.world.Expect.Limits = nil
 	pod := r.pod(t, "a", "rdt=gold,blockio=fast")
-	r.host.intercept(func(_, path string) error {
-		if strings.Contains(path, "/blkio.throttle.") {
-			return syscall.EIO
-		}
-		return nil
-	})
+	r.host.fail("/blkio.throttle.", syscall.EIO)
 
 	id := r.mustRun(t, pod)
 	r.wantReported(t, id, disks, "/adopted")
@@ -145,7 +135,7 @@ func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 	r.wantReported(t, id, disks, "/adopted")
 	r.wantRefused(t, "a EnforcementFailed")
 
-	r.host.intercept(func(string, string) error { return nil })
+	r.host.heal()
 	r.node.Repair(t.Context())
 	r.wantReported(t, id, disks, "fast/pod")
 	r.wantRefused(t)

@@ -5,10 +5,10 @@ package blockio
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -22,12 +22,7 @@ const (
 
 // mounted returns a machine whose root filesystem is on a partition of sda, with more lines of mountinfo.
 func mounted(lines ...string) *simcgroup.Machine {
-	m := disks(simcgroup.New())
-	m.Mount("28 1 8:1 / / rw - ext4 /dev/sda1 rw")
-	for _, line := range lines {
-		m.Mount(line)
-	}
-	return m
+	return iotest.Mount(disks(simcgroup.New()), lines...)
 }
 
 // TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow mounts another disk, and then a tmpfs, at the directory of the
@@ -54,17 +49,10 @@ func TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow(t *testing.T) {
 	}
 }
 
-// moved is the host's mount of a subPath of an emptyDir. The container, which also mounts the whole emptyDir, has moved the directory below 80
-// directories whose names have 255 blanks. The kernel shows the present path of the directory, with four bytes for each blank.
-func moved() string {
-	return "900 28 8:1 /var/lib/kubelet/pods/2/volumes/kubernetes.io~empty-dir/v" + strings.Repeat("/"+strings.Repeat(`\040`, 255), 80) +
-		"/a /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw"
-}
-
 func TestALongMountOfOnePodDoesNotMakeBlockIOUnavailable(t *testing.T) {
 	m := mounted()
 	m.AddFile("/var/lib/containerd", "")
 	f := newFixture(t, m, classes.ContainerScope).apply("Classes: {slow: [{Devices: [rootfs], ThrottleReadBps: 10M}]}")
-	m.Mount(moved())
+	m.Mount(iotest.LongMount())
 	f.repair()
 }

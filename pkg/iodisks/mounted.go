@@ -4,23 +4,17 @@
 package iodisks
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
-// DisksOf returns the disks of the filesystem that contains a directory.
+// DisksOf returns the disks of the filesystem that contains a directory. Unlike disksOfDir, it needs all mounts of the node.
 func (n *Node) DisksOf(dir string) ([]iocgroup.Disk, error) {
-	table := n.read()
-	if table.err != nil {
-		return nil, table.err
+	if err := n.read().err; err != nil {
+		return nil, err
 	}
-	mount := table.of(dir)
-	if mount == nil {
-		return nil, fmt.Errorf("no mount contains %s", dir)
-	}
-	return n.disksOf(mount)
+	return n.disksOfDir(dir)
 }
 
 // MountPoints returns the mount points of the filesystems on a disk or on its partitions.

@@ -15,9 +15,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// These are lines of mountinfo: of the node's root, of a layer and the root of a container, and of a volume.
+// These are lines of mountinfo: of a layer and the root of a container, and of a volume.
 const (
-	rootMount   = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
 	layerOf     = "99 28 0:50 / %s rw - overlay overlay rw,lowerdir=/l/1:/l/2,upperdir=%s,workdir=/w"
 	rootOf      = "97 28 %[2]s/run/containerd/io.containerd.runtime.v2.task/k8s.io/%[1]s/rootfs rw - %[3]s rw"
 	volumeOf    = "98 28 0:51 / %s/pods/6f0c/volumes/kubernetes.io~projected/token rw - tmpfs tmpfs rw"
@@ -25,11 +24,12 @@ const (
 )
 
 func mounted(lines ...string) *simcgroup.Machine {
-	m := iotest.AddDisks(simcgroup.New())
-	m.Mount(rootMount)
-	for _, line := range lines {
-		m.Mount(line)
-	}
+	return iotest.Mount(iotest.AddDisks(simcgroup.New()), lines...)
+}
+
+// with adds a file or directory to a machine.
+func with(m *simcgroup.Machine, name string) *simcgroup.Machine {
+	m.AddFile(name+"/x", "")
 	return m
 }
 
@@ -48,11 +48,7 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 			mounted("40 28 253:0 / /var/lib/containers rw - xfs /dev/mapper/data rw",
 				fmt.Sprintf(layerOf, "/var/lib/containers/storage/overlay/ab/merged", "/var/lib/containers/storage/overlay/ab/diff")), "dm-0 (253:0)"},
 		{"the overlay of a user is no layer of a container", "rootfs",
-			func() *simcgroup.Machine {
-				m := mounted("40 28 8:16 / /home rw - ext4 /dev/sdb rw", fmt.Sprintf(layerOf, "/merged", "/home/upper"))
-				m.AddFile("/var/lib/containerd/x", "")
-				return m
-			}(), "sda (8:0)"},
+			with(mounted("40 28 8:16 / /home rw - ext4 /dev/sdb rw", fmt.Sprintf(layerOf, "/merged", "/home/upper")), "/var/lib/containerd"), "sda (8:0)"},
 		{"a usual directory that is a symbolic link", "rootfs",
 			func() *simcgroup.Machine {
 				m := mounted("40 28 8:16 / /data rw - ext4 /dev/sdb rw")
@@ -75,17 +71,9 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 				return m
 			}(), "dm-0 (253:0), sda (8:0)"},
 		{"a device for each container", "rootfs",
-			func() *simcgroup.Machine {
-				m := mounted(fmt.Sprintf(rootOf, "1", "253:0 / ", "ext4 /dev/mapper/snap-1"), fmt.Sprintf(rootOf, "2", "7:0 / ", "ext4 /dev/loop0"))
-				m.AddFile("/var/lib/containerd/x", "")
-				return m
-			}(), "rootfs is ignored: the root directories of containers are on ext4: each container has a device of its own"},
+			with(mounted(fmt.Sprintf(rootOf, "1", "253:0 / ", "ext4 /dev/mapper/snap-1"), fmt.Sprintf(rootOf, "2", "7:0 / ", "ext4 /dev/loop0")), "/var/lib/containerd"), "rootfs is ignored: the root directories of containers are on ext4: each container has a device of its own"},
 		{"ZFS", "rootfs",
-			func() *simcgroup.Machine {
-				m := mounted(fmt.Sprintf(rootOf, "1", "0:78 / ", "zfs tank/1"), fmt.Sprintf(rootOf, "2", "0:79 / ", "zfs tank/2"))
-				m.AddFile("/var/lib/containerd/x", "")
-				return m
-			}(), "rootfs is ignored: the root directories of containers are on zfs: this filesystem has no block device"},
+			with(mounted(fmt.Sprintf(rootOf, "1", "0:78 / ", "zfs tank/1"), fmt.Sprintf(rootOf, "2", "0:79 / ", "zfs tank/2")), "/var/lib/containerd"), "rootfs is ignored: the root directories of containers are on zfs: this filesystem has no block device"},
 		{"directories of a disk", "rootfs",
 			mounted(fmt.Sprintf(rootOf, "1", "8:16 /containerd/io.containerd.snapshotter.v1.native/snapshots/1 ", "xfs /dev/sdb")), "sdb (8:16)"},
 		{"no mount of a pod, and no usual directory", "rootfs", mounted(),
@@ -114,7 +102,7 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 }
 
 func FuzzAliases(f *testing.F) {
-	for _, line := range []string{rootMount, fmt.Sprintf(layerOf, "/x", "/var/lib/containers/storage/overlay/ab/diff"), fmt.Sprintf(volumeOf, someKubelet), "bad"} {
+	for _, line := range []string{iotest.RootMount, fmt.Sprintf(layerOf, "/x", "/var/lib/containers/storage/overlay/ab/diff"), fmt.Sprintf(volumeOf, someKubelet), "bad"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, mountinfo string) {

@@ -1,6 +1,7 @@
 // Copyright The qos-nri-plugin Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package volumeio is the backend that enforces classes of volumes. It limits the disks of a volume in the cgroup of the pod.
 package volumeio
 
 import (
@@ -195,11 +196,15 @@ func (b *Backend) find(f *iodisks.Finder, target classes.Holder, class class) (i
 	return f.FindExclusive(target)
 }
 
-func (b *Backend) open(target classes.Holder) (iocgroup.Group, error) {
+// inspected returns the machine as it was last inspected. Its version is 0 before the first Apply.
+func (b *Backend) inspected() iocgroup.Machine {
 	b.mu.Lock()
-	m := b.machine
-	b.mu.Unlock()
-	return b.cgroups.Open(target, m)
+	defer b.mu.Unlock()
+	return b.machine
+}
+
+func (b *Backend) open(target classes.Holder) (iocgroup.Group, error) {
+	return b.cgroups.Open(target, b.inspected())
 }
 
 // Enforce implements classes.Backend. It writes the limits of the class for each disk of the volume. If the pod or
@@ -280,10 +285,7 @@ func (b *Backend) Observe(_ context.Context, target classes.Holder, want string)
 
 // Repair implements classes.Backend. It removes the limits of volumes that have ended or moved to another disk.
 func (b *Backend) Repair(ctx context.Context) (classes.Drift, error) {
-	b.mu.Lock()
-	applied := b.machine.Version != 0
-	b.mu.Unlock()
-	if !applied {
+	if b.inspected().Version == 0 {
 		return classes.Drift{}, nil
 	}
 	m, err := b.inspect()

@@ -269,3 +269,13 @@ func TestAConfigurationThatIsNotAppliedChangesNoLimits(t *testing.T) {
 	v.repair()
 	v.want(podMax, "7:0 "+silverLimits)
 }
+
+func TestALongMountOfAPodDoesNotPreventTheStartOfAnotherPod(t *testing.T) {
+	m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
+	v := newVolumes(t, m)
+	m.Mount(iotest.LongMount())
+	if err := v.start(10, "/data", "silver"); err != nil {
+		t.Errorf("the start of another pod's container: %.300v", err)
+	}
+	v.want(podMax, "8:16 "+silverLimits)
+}

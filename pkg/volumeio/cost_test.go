@@ -15,6 +15,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/ioapply"
 	"github.com/qos-nri/qos-nri-plugin/pkg/mountinfo"
+	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
@@ -105,7 +106,7 @@ func manyVolumes(tb testing.TB, others int) (host opening, backend classes.Backe
 	m.AddDisk("sda", 8, 0)
 	m.AddDisk("sdb", 8, 16)
 	m.AddPartition("sda", "sda1", 8, 1)
-	m.Mount(rootMount)
+	iotest.Mount(m)
 	for i := range others {
 		m.Mount(fmt.Sprintf("%d 28 0:%d / /run/containerd/io.containerd.runtime.v2.task/k8s.io/%064x/rootfs rw - tmpfs tmpfs rw", 1000+i, 100+i, i))
 	}

@@ -106,8 +106,6 @@ func pod() classes.Holder {
 	return classes.Holder{PodName: "pod", PodUID: "1", CgroupsPath: "/kubepods/pod1"}
 }
 
-const rootMount = "28 1 8:1 / / rw - ext4 /dev/sda1 rw"
-
 // disks adds disks and a cgroup to a machine.
 func disks(m *simcgroup.Machine) *simcgroup.Machine {
 	m.AddCgroup("/kubepods/pod1/c1")
@@ -116,12 +114,7 @@ func disks(m *simcgroup.Machine) *simcgroup.Machine {
 
 // mounted is a machine whose root filesystem is on a partition of sda, with more lines of mountinfo.
 func mounted(lines ...string) *simcgroup.Machine {
-	m := disks(simcgroup.New())
-	m.Mount(rootMount)
-	for _, line := range lines {
-		m.Mount(line)
-	}
-	return m
+	return iotest.Mount(disks(simcgroup.New()), lines...)
 }
 
 // hold records the class of a volume, as the ledger does.

@@ -19,9 +19,7 @@ func (b *Backend) Promises(volume classes.Holder, name string) (promises []class
 	if err != nil {
 		return nil
 	}
-	b.mu.Lock()
-	machine := b.machine
-	b.mu.Unlock()
+	machine := b.inspected()
 	for number := range strings.SplitSeq(b.Device(volume.ID), ",") {
 		dev, err := iocgroup.ParseDevice(number)
 		disk := machine.PartName(dev)

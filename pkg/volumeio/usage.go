@@ -67,12 +67,12 @@ func (b *Backend) MeasureVolume(_ context.Context, volume classes.Holder) (class
 		return nil, fmt.Errorf("read the limits of the pod: %w", err)
 	}
 
-	type counter struct {
+	type keyOfDisk struct {
 		dev iocgroup.Device
 		key string
 	}
-	reading, used := classes.Reading{}, map[counter]uint64{}
-	iocgroup.ParseStat(data, func(dev iocgroup.Device, key string, value uint64) { used[counter{dev, key}] = value })
+	reading, used := classes.Reading{}, map[keyOfDisk]uint64{}
+	iocgroup.ParseStat(data, func(dev iocgroup.Device, key string, value uint64) { used[keyOfDisk{dev, key}] = value })
 	for number := range strings.SplitSeq(devices, ",") {
 		dev, err := iocgroup.ParseDevice(number)
 		part := group.Machine.PartName(dev)
@@ -80,7 +80,7 @@ func (b *Backend) MeasureVolume(_ context.Context, volume classes.Holder) (class
 			continue
 		}
 		for kind, c := range counters() {
-			reading[classes.Series{Measure: c.used.Name, Part: part}] = float64(used[counter{dev, c.key}]) // 0 before the first I/O
+			reading[classes.Series{Measure: c.used.Name, Part: part}] = float64(used[keyOfDisk{dev, c.key}]) // 0 before the first I/O
 			if limit := limits[iocgroup.Setting{Device: dev}][kind]; limit != 0 {
 				reading[classes.Series{Measure: c.limit.Name, Part: part}] = float64(limit)
 			}

@@ -25,11 +25,7 @@ import (
 // 0.12.1, the runtime would hang.
 func changesBesideHooks(t *testing.T, r *rig) {
 	r.start(t)
-	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "changes", UID: "changes"})
-	must(t, err)
-	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
-	must(t, err)
-	must(t, r.StartContainer(t.Context(), id))
+	pod, _ := r.runWith(t, nriruntime.PodConfig{Name: "changes", UID: "changes"}, nriruntime.ContainerConfig{Name: "main"})
 	connection, err := nodeclient.Connect(filepath.Join(r.dir, "qos.sock"))
 	must(t, err)
 	t.Cleanup(func() { _ = connection.Close() })

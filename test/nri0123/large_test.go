@@ -28,7 +28,7 @@ func needsLittleMemory(t *testing.T, r *rig) {
 		} else {
 			c.Env = []string{"LARGE=" + strings.Repeat("x", size)}
 		}
-		runOne(t, r.Runtime, p, c)
+		r.runWith(t, p, c)
 	}
 
 	p := r.start(t)
@@ -53,14 +53,4 @@ func largeLabels(size int) map[string]string {
 		labels[fmt.Sprintf("k%04d", i)] = value
 	}
 	return labels
-}
-
-// runOne runs a pod with one container.
-func runOne(t *testing.T, r *nriruntime.Runtime, p nriruntime.PodConfig, c nriruntime.ContainerConfig) {
-	t.Helper()
-	pod, err := r.RunPod(t.Context(), p)
-	must(t, err)
-	id, err := r.CreateContainer(t.Context(), pod, c)
-	must(t, err)
-	must(t, r.StartContainer(t.Context(), id))
 }

@@ -113,14 +113,7 @@ func (r *rig) requiring(t *testing.T, name string) string {
 // stopAsContainer stops the plugin as the kubelet does.
 func (r *rig) stopAsContainer(t *testing.T, host *stopper) {
 	t.Helper()
-	pod, err := r.RunPod(t.Context(), nriruntime.PodConfig{Name: "qos-nri-plugin"})
-	must(t, err)
-
-	id, err := r.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "plugin"})
-	must(t, err)
-
-	must(t, r.StartContainer(t.Context(), id))
-
+	pod, id := r.runWith(t, nriruntime.PodConfig{Name: "qos-nri-plugin"}, nriruntime.ContainerConfig{Name: "plugin"})
 	host.own.Store(&id)
 	must(t, errors.Join(r.StopContainer(t.Context(), id), r.RemovePod(t.Context(), pod)))
 }

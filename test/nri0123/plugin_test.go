@@ -53,7 +53,6 @@ func newRig(t *testing.T, binary string) *rig {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nri") // t.TempDir is too long for a socket's path
 	must(t, err)
-
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	host, err := hostdir.New(t.TempDir(), hostdir.Options{})
 	must(t, err)
@@ -64,7 +63,6 @@ func newRig(t *testing.T, binary string) *rig {
 	}
 
 	must(t, os.WriteFile(filepath.Join(dir, "classes.yaml"), []byte(classFile), 0o600))
-
 	t.Cleanup(r.Stop)
 	return r
 }
@@ -101,6 +99,17 @@ func (r *rig) wait(t *testing.T, n int) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	must(t, r.WaitSynchronized(ctx, n))
+}
+
+// runWith runs a pod with one container.
+func (r *rig) runWith(t *testing.T, p nriruntime.PodConfig, c nriruntime.ContainerConfig) (pod, id string) {
+	t.Helper()
+	pod, err := r.RunPod(t.Context(), p)
+	must(t, err)
+	id, err = r.CreateContainer(t.Context(), pod, c)
+	must(t, err)
+	must(t, r.StartContainer(t.Context(), id))
+	return pod, id
 }
 
 // run makes a pod with one container that requests a class, and starts the container.
