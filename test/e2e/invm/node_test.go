@@ -37,7 +37,7 @@ type node struct {
 // startNode starts the runtime and imports the tests' image. The runtime ends at the end of the test.
 func startNode(t *testing.T) *node {
 	n := &node{kind: runtimeHere(t), cgroupV2: cgroupV2(t), amd: isAMD(t)}
-	n.kind.install(t)
+	n.kind.configure(t, "", "")
 	if n.machine() == intelV2 && !bySystemd() { // the root directories of the containers are on a disk of their own
 		mountLoop(t, "/var/lib/containerd")
 	}

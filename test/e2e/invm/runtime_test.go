@@ -67,9 +67,13 @@ func runtimeHere(t *testing.T) *containerRuntime {
 	return runtime()
 }
 
-// install writes the runtime's configuration.
-func (r *containerRuntime) install(t *testing.T) {
+// configure writes the runtime's configuration, in which a text is replaced if it is not empty.
+func (r *containerRuntime) configure(t *testing.T, text, replacement string) {
+	t.Helper()
 	for path, content := range r.files {
+		if text != "" {
+			content = strings.ReplaceAll(content, text, replacement)
+		}
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		mustWrite(t, path, content)
 	}

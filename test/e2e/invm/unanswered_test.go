@@ -44,12 +44,7 @@ func unansweredHook(t *testing.T, p *pod) {
 func (n *node) reconfigureRuntime(t *testing.T, text, replacement string) {
 	t.Helper()
 	n.stopRuntime(t)
-	for path, content := range n.kind.files {
-		if text != "" {
-			content = strings.ReplaceAll(content, text, replacement)
-		}
-		mustWrite(t, path, content)
-	}
+	n.kind.configure(t, text, replacement)
 	n.startRuntime(t)
 	n.waitRegistered(t)
 }

@@ -39,7 +39,6 @@ func TestPrograms(t *testing.T) {
 	t.Run("a changed annotation changes the class of a running container", func(t *testing.T) { annotationsAreFollowed(t, n) })
 	runNightly(t, "after a failure of the API server, the shim publishes what has changed", func(t *testing.T) { serverAway(t, n, p) })
 	t.Run("the shim writes little to the API server", func(t *testing.T) { writesAreFew(t, n, p) })
-	t.Run("a changed class file changes the capacity in the node's status", func(t *testing.T) { timeToStatus(t, n, p) })
 	t.Run("reports agree with the kernel", n.holds)
 }
 

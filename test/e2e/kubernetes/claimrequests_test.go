@@ -61,10 +61,8 @@ func (c *claims) bounds(t *testing.T) {
 	c.kubectl(t, "apply", "-k", policies)
 	t.Cleanup(func() { c.kubectl(t, "delete", "-k", policies, "--ignore-not-found") })
 	c.namespace(t, "bounds", blocksOf(t, requestsPage, "yaml")[exampleLimitRange])
-	until(t, "the policies act", func() (bool, string) {
-		output, err := c.create(requesting("late", "requested", "iops: 99"))
-		return err != nil && strings.Contains(output, "LimitRange io allows claims to request at least iops=100"), output
-	})
+	untilRefused(t, "the policies act", "LimitRange io allows claims to request at least iops=100",
+		func() (string, error) { return c.create(requesting("late", "requested", "iops: 99")) })
 
 	for name, test := range map[string]struct{ claim, want string }{
 		"no request and no class":        {namedClaim("new", ""), "iops:250 storage:16Mi throughput:25Mi"},
@@ -86,14 +84,11 @@ func (c *claims) bounds(t *testing.T) {
 			c.try("-n", "bounds", "annotate", "--overwrite", "limitrange", "io", fmt.Sprintf(mistake+"=iops=250, iops=1e3", key)))
 	}
 	c.kubectl(t, "delete", "validatingadmissionpolicybinding", "qos-claim-requests-of-limit-ranges")
-	until(t, "a LimitRange may have a mistake", func() (bool, string) {
-		output, err := c.try("-n", "bounds", "annotate", "--overwrite", "limitrange", "io", "qos.noderesource.dev/max-claim-requests=iops=1e3")
-		return err == nil, output
+	untilDone(t, "a LimitRange may have a mistake", func() (string, error) {
+		return c.try("-n", "bounds", "annotate", "--overwrite", "limitrange", "io", "qos.noderesource.dev/max-claim-requests=iops=1e3")
 	})
-	until(t, "a mistake refuses claims with requests", func() (bool, string) {
-		output, err := c.create(requesting("new", "requested", "iops: 200"))
-		return err != nil && strings.Contains(output, `"iops=1e3" in the annotation qos.noderesource.dev/min-claim-requests or max-claim-requests is not of the form`), output
-	})
+	untilRefused(t, "a mistake refuses claims with requests", `"iops=1e3" in the annotation qos.noderesource.dev/min-claim-requests or max-claim-requests is not of the form`,
+		func() (string, error) { return c.create(requesting("new", "requested", "iops: 200")) })
 	if output, err := c.create(namedClaim("new", "volumeAttributesClassName: gold,")); err != nil {
 		t.Errorf("a claim without requests is refused: %s", output)
 	}

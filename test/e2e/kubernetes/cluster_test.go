@@ -235,8 +235,5 @@ func (n *node) clientOf(t *testing.T, plural string) dynamic.NamespaceableResour
 // awaitServer waits for the API server to be ready.
 func (n *node) awaitServer(t *testing.T) {
 	t.Helper()
-	until(t, "the API server is ready", func() (bool, string) {
-		output, err := n.try("get", "--raw", "/readyz")
-		return err == nil, output
-	})
+	untilDone(t, "the API server is ready", func() (string, error) { return n.try("get", "--raw", "/readyz") })
 }

@@ -40,10 +40,7 @@ func (n *node) serveVolumes(t *testing.T, m machine, dir string, options ...stri
 	driver.mustStart(t)
 	t.Cleanup(func() { driver.mustEnd(t, syscall.SIGTERM) })
 	socket = "/var/lib/kubelet/plugins/" + csiDriver + "/csi.sock"
-	until(t, "the driver listens", func() (bool, string) {
-		output, err := m.run("test", "-S", socket)
-		return err == nil, output
-	})
+	untilDone(t, "the driver listens", func() (string, error) { return m.run("test", "-S", socket) })
 	return socket
 }
 

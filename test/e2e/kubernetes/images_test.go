@@ -28,10 +28,7 @@ func unpackImages(t *testing.T, n *node, root string) {
 		"--root", root, "--state", filepath.Join(dir, "state"), "--address", socket)
 	containerd.mustStart(t)
 	ctr := []string{n.program("ctr"), "--address", socket, "--namespace", "k8s.io"}
-	until(t, "containerd answers", func() (bool, string) {
-		output, err := (&local{}).run(append(ctr, "version")...)
-		return err == nil, output
-	})
+	untilDone(t, "containerd answers", func() (string, error) { return (&local{}).run(append(ctr, "version")...) })
 
 	for _, image := range images {
 		mustRun(t, append(ctr, "images", "import", filepath.Join(n.dir, image))...)

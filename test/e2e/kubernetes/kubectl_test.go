@@ -183,10 +183,8 @@ func podsAreLimited(t *testing.T, n *node) {
 	n.namespace(t, "limited-pods", "")
 	n.write(t, "limitrange.yaml", manifest)
 	n.applyIn(t, "limited-pods", n.qos(t, "convert", "-f", filepath.Join(n.dir, "limitrange.yaml")))
-	until(t, "the limit is in force", func() (bool, string) {
-		output, err := n.send(pod("gold", "gold"))
-		return err != nil && strings.Contains(output, refused+"1 of qos.noderesource.dev/rdt.gold in a pod; 2 of its containers request it"), output
-	})
+	untilRefused(t, "the limit is in force", refused+"1 of qos.noderesource.dev/rdt.gold in a pod; 2 of its containers request it",
+		func() (string, error) { return n.send(pod("gold", "gold")) })
 	wantRefusal(t, "a pod with a class of maximum 0", refused+"0 of qos.noderesource.dev/rdt.exclusive")(n.send(pod("exclusive")))
 	if output, err := n.send(pod("gold", "bronze", "bronze")); err != nil {
 		t.Errorf("a pod with one container in gold, and others in a class without a maximum: %s; want it accepted", output)
@@ -245,9 +243,8 @@ spec:
 	})
 
 	n.kubectl(t, "label", "namespace", "default", allowed+"-")
-	until(t, "changes are not allowed", func() (bool, string) {
-		output, err := n.try("annotate", "--dry-run=server", "--overwrite", "pod", name, "container.qos.noderesource.dev/changes=blockio=gold")
-		return err != nil, output
+	untilRefused(t, "changes are not allowed", "", func() (string, error) {
+		return n.try("annotate", "--dry-run=server", "--overwrite", "pod", name, "container.qos.noderesource.dev/changes=blockio=gold")
 	})
 
 	set := func(container, request string, flags ...string) (string, error) {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -207,7 +208,8 @@ func (l *large) metric(t *testing.T, name string, with ...string) (sum float64) 
 	t.Helper()
 	for line := range strings.Lines(l.kubectl(t, "get", "--raw", "/metrics")) {
 		labels, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
-		if !strings.HasPrefix(line, name+"{") || !containsAll(labels, with) {
+		lacks := func(text string) bool { return !strings.Contains(labels, text) }
+		if !strings.HasPrefix(line, name+"{") || slices.ContainsFunc(with, lacks) {
 			continue
 		}
 		number, err := strconv.ParseFloat(value, 64)
@@ -215,15 +217,6 @@ func (l *large) metric(t *testing.T, name string, with ...string) (sum float64) 
 		sum += number
 	}
 	return sum
-}
-
-func containsAll(text string, parts []string) bool {
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			return false
-		}
-	}
-	return true
 }
 
 func (l *large) watches(t *testing.T) map[string]int {

@@ -128,10 +128,7 @@ func (n *node) leave(t *testing.T) {
 func (n *node) awaitNode(t *testing.T) {
 	t.Helper()
 	n.awaitField(t, "the node is ready", "True", `{.status.conditions[?(@.type=="Ready")].status} {.spec.taints}`, "node", n.name)
-	until(t, "pods can be made", func() (bool, string) {
-		output, err := n.try("get", "serviceaccount", "default")
-		return err == nil, output
-	})
+	untilDone(t, "pods can be made", func() (string, error) { return n.try("get", "serviceaccount", "default") })
 }
 
 func (n *node) startContainerd(t *testing.T) {
@@ -144,10 +141,7 @@ func (n *node) startContainerd(t *testing.T) {
 
 func (n *node) awaitContainerd(t *testing.T) {
 	t.Helper()
-	until(t, "containerd answers", func() (bool, string) {
-		output, err := n.ctr("version")
-		return err == nil, output
-	})
+	untilDone(t, "containerd answers", func() (string, error) { return n.ctr("version") })
 }
 
 func (n *node) ctr(args ...string) (string, error) {

@@ -166,7 +166,7 @@ func updatedNodeByNode(t *testing.T, p pools) {
 
 	for i, updated := range p {
 		other := p[1-i]
-		watched := other.watchOffer(t)
+		watched := other.watch(t, "watch", "node", other.name, "-o", `jsonpath={.status.capacity} {.status.allocatable}{"\n"}`)
 		updated.kubectl(t, "-n", "qos-system", "rollout", "restart", "daemonset/qos-nri-plugin-"+updated.kind)
 		updated.kubectl(t, "-n", "qos-system", "delete", "pod", "-l", "app.kubernetes.io/name=qos-publisher", "--field-selector=spec.nodeName="+updated.name, within)
 		here, there := "here-"+updated.kind, "there-"+updated.kind
@@ -187,12 +187,6 @@ func updatedNodeByNode(t *testing.T, p pools) {
 			}
 		}
 	}
-}
-
-// watchOffer watches the capacity of the classes of the pool's node.
-func (p *pool) watchOffer(t *testing.T) watch {
-	t.Helper()
-	return p.watch(t, "watch", "node", p.name, "-o", `jsonpath={.status.capacity} {.status.allocatable}{"\n"}`)
 }
 
 // sameThroughout ends the watch, and checks that it has seen no change.

@@ -361,14 +361,3 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 		t.Errorf("a restart of the shim resulted in the writes %v", n.writes(t)[quiet:])
 	}
 }
-
-// timeToStatus measures the time from a change of the class file to the corresponding change of the node's status.
-func timeToStatus(t *testing.T, n *node, p *programs) {
-	for _, capacity := range []int{7, 2} {
-		start := time.Now()
-		p.setClasses(t, fmt.Sprintf(classes, capacity))
-		n.offered(t, "gold", fmt.Sprint(capacity), fmt.Sprint(capacity))
-		t.Logf("from the class file to the node's status: %.1f s (the plugin reads class files every 5 s; here the kubelet reports every 2 s)",
-			time.Since(start).Seconds())
-	}
-}

@@ -232,9 +232,8 @@ func requestsStay(t *testing.T, n *node) {
 	n.kubectl(t, "annotate", "pod", "stays", "example.com/other=1")
 	requestsOfOldPodsAreLeftAlone(t, n)
 	n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/allow-changes=true")
-	until(t, "a request may be added", func() (bool, string) {
-		output, err := n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=slow,rdt=gold")
-		return err == nil, output
+	untilDone(t, "a request may be added", func() (string, error) {
+		return n.try("annotate", "--overwrite", "pod", "stays", ours+"=blockio=slow,rdt=gold")
 	})
 	wantRefusal(t, "a request for another class than that of the limits",
 		"its limits have qos.noderesource.dev/blockio.slow, and an annotation requests blockio=gold")(
@@ -247,16 +246,11 @@ func requestsStay(t *testing.T, n *node) {
 func requestsOfOldPodsAreLeftAlone(t *testing.T, n *node) {
 	t.Helper()
 	n.applyPolicies(t, strings.Replace(containerResources, "'blockio', ", "", 1))
-	until(t, "the resource is gone", func() (bool, string) {
-		output, err := n.send(unitsOf("default", map[string]int{"blockio.slow": 1}))
-		return err != nil, output
-	})
+	untilRefused(t, "the resource is gone", "",
+		func() (string, error) { return n.send(unitsOf("default", map[string]int{"blockio.slow": 1})) })
 	n.kubectl(t, "annotate", "pod", "stays", "k8s.v1.cni.cncf.io/network-status=x")
 	n.applyPolicies(t, containerResources)
-	until(t, "the resource exists again", func() (bool, string) {
-		output, err := n.send(unitsOf("default", map[string]int{"blockio.slow": 1}))
-		return err == nil, output
-	})
+	untilDone(t, "the resource exists again", func() (string, error) { return n.send(unitsOf("default", map[string]int{"blockio.slow": 1})) })
 }
 
 // quotaRace creates many pods at once, more than the quota of their namespace allows.
@@ -358,21 +352,13 @@ func policiesComeAndGo(t *testing.T, n *node) {
 	wrong := func(namespace string) (string, error) {
 		return n.send(unitsOf(namespace, map[string]int{"blockio.slow": 2}))
 	}
-	until(t, "policies are not for a namespace without the label", func() (bool, string) {
-		output, err := wrong("default")
-		return err == nil, output
-	})
+	untilDone(t, "policies are not for a namespace without the label", func() (string, error) { return wrong("default") })
 	n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/policies=enabled")
 	t.Cleanup(func() { n.kubectl(t, "label", "namespace", "default", "qos.noderesource.dev/policies-") })
-	until(t, "policies are for a namespace with the label", func() (bool, string) {
-		output, err := wrong("default")
-		return err != nil && strings.Contains(output, "write 1"), output
-	})
+	untilRefused(t, "policies are for a namespace with the label", "write 1",
+		func() (string, error) { return wrong("default") })
 	n.kubectl(t, "delete", "-f", policies+"/check-units.yaml")
-	until(t, "one policy is gone", func() (bool, string) {
-		output, err := wrong("default")
-		return err == nil, output
-	})
+	untilDone(t, "one policy is gone", func() (string, error) { return wrong("default") })
 	n.applyPolicies(t, containerResources)
 	n.policiesAct(t)
 }

@@ -144,3 +144,21 @@ func until(t *testing.T, what string, look func() (ok bool, seen string)) {
 		<-time.After(min(max(time.Since(start)/4, 100*time.Millisecond), 3*time.Second))
 	}
 }
+
+// untilDone calls a function repeatedly until it returns no error.
+func untilDone(t *testing.T, what string, do func() (output string, err error)) {
+	t.Helper()
+	until(t, what, func() (bool, string) {
+		output, err := do()
+		return err == nil, output
+	})
+}
+
+// untilRefused calls a function repeatedly until it returns an error, with an output that contains the text.
+func untilRefused(t *testing.T, what, text string, do func() (output string, err error)) {
+	t.Helper()
+	until(t, what, func() (bool, string) {
+		output, err := do()
+		return err != nil && strings.Contains(output, text), output
+	})
+}

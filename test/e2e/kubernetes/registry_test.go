@@ -47,9 +47,8 @@ func (n *node) startRegistry(t *testing.T) {
 	server := n.process("registry", n.program("registry"), "-port=5000")
 	server.mustStart(t)
 	t.Cleanup(func() { server.mustEnd(t, syscall.SIGKILL) })
-	until(t, "the registry accepts a release", func() (bool, string) {
-		output, err := n.machine.run(n.program("publish"), "-registry", registry, "-name", "qos-nri-plugin", "-version", "v"+oldVersion, "-check")
-		return err == nil, output
+	untilDone(t, "the registry accepts a release", func() (string, error) {
+		return n.machine.run(n.program("publish"), "-registry", registry, "-name", "qos-nri-plugin", "-version", "v"+oldVersion, "-check")
 	})
 }
 

@@ -20,10 +20,7 @@ func usageIsMeasured(t *testing.T, n *node) {
 	n.runPods(t, pod{name: "measured", classes: n.asks("gold")})
 	n.inClass(t, "measured", "gold")
 	group := "/sys/fs/resctrl/qos-gold/mon_groups/qos-" + n.containerID("measured")
-	until(t, "the container has a monitoring group", func() (bool, string) {
-		output, err := n.machine.run("ls", group)
-		return err == nil, output
-	})
+	untilDone(t, "the container has a monitoring group", func() (string, error) { return n.machine.run("ls", group) })
 
 	want, err := n.machine.run("cat", group+"/mon_data/mon_L3_00/llc_occupancy")
 	must(t, err)

@@ -52,10 +52,8 @@ type Site struct {
 	process *process
 	late    bool
 
-	mu        sync.Mutex     // guards the fields below
-	pids      map[string]int // the PID of each container's first process
+	mu        sync.Mutex // guards the fields below
 	disks     map[string]string
-	foreign   map[string]bool
 	strangers int
 }
 
@@ -77,7 +75,7 @@ func New(log *slog.Logger) (*Site, error) {
 	rdt := resctrl.IntelSpec()
 	rdt.Unmounted, rdt.Limbo = true, true
 	s := &Site{dir: dir, machine: sim.New(sim.Options{RDT: &rdt}), rdt: rdt, log: log, hangups: make(chan os.Signal, 1),
-		pids: map[string]int{}, disks: map[string]string{"vda": "254:0", "vdb": "254:16"}, foreign: map[string]bool{}}
+		disks: map[string]string{"vda": "254:0", "vdb": "254:16"}}
 	s.oci = &refusing{Machine: s.machine}
 	s.endDrain = drain(s.machine)
 	// While no plugin runs, SIGHUP would otherwise end this process.
