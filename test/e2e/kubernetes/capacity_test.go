@@ -59,10 +59,7 @@ func wrongRequestsAreRefused(t *testing.T, n *node) {
 	for pod, why := range map[string]string{
 		"two-units": "a container can have only one unit", "two-classes": "two classes", "contradicts": "contradicts the allocated class",
 	} {
-		until(t, pod+" is refused: "+why, func() (bool, string) {
-			seen := n.of(pod, "{.status.message} {.status.containerStatuses[*].state.waiting.message}")
-			return strings.Contains(seen, why), seen
-		})
+		n.awaitInField(t, pod+" is refused: "+why, why, "{.status.message} {.status.containerStatuses[*].state.waiting.message}", "pod", pod)
 	}
 }
 
@@ -76,10 +73,7 @@ func schedulerCounts(t *testing.T, n *node) {
 	if got := n.shell(t, "assignments", "default/first"); !regexp.MustCompile(`gold +allocated`).MatchString(got) {
 		t.Errorf("assignments:\n%s\nwant gold, allocated", got)
 	}
-	n.createPods(t, pod{name: "third", classes: gold})
-	n.pending(t, "third", "Insufficient qos.noderesource.dev/blockio.gold")
-	n.delete(t, "first")
-	n.running(t, "third")
+	n.replaces(t, pod{name: "third", classes: gold}, "first", "Insufficient qos.noderesource.dev/blockio.gold")
 	n.inClass(t, "third", "gold")
 }
 
@@ -89,10 +83,7 @@ func priorityPreempts(t *testing.T, n *node) {
 	n.runPods(t, pod{name: "low", classes: []string{"blockio.silver"}})
 	n.runPods(t, pod{name: "high", classes: []string{"blockio.silver"}, priority: "high"})
 	n.inClass(t, "high", "silver")
-	until(t, "the pod of low priority is gone", func() (bool, string) {
-		seen := n.of("low", "{.metadata.name}")
-		return strings.Contains(seen, "NotFound"), seen
-	})
+	untilRefused(t, "the pod of low priority is gone", "NotFound", func() (string, error) { return n.try("get", "pod", "low") })
 }
 
 // restartsLeavePodsAlone kills one program after another while pods run.
@@ -188,10 +179,7 @@ func capacityBelowUse(t *testing.T, n *node, p installation) {
 	// Until the node's status is updated, the scheduler would count the slot of "one" as free.
 	n.delete(t, "one")
 	n.offered(t, "gold", "1", "1")
-	n.createPods(t, pod{name: "more", classes: gold})
-	n.pending(t, "more", "Insufficient qos.noderesource.dev/blockio.gold")
-	n.delete(t, "two")
-	n.running(t, "more")
+	n.replaces(t, pod{name: "more", classes: gold}, "two", "Insufficient qos.noderesource.dev/blockio.gold")
 	n.setGold(t, p, 2)
 	n.offered(t, "gold", "2", "2")
 }

@@ -90,10 +90,8 @@ func TestChart(t *testing.T) {
 	collector, traces := n.collector(t)
 	t.Run("an upgrade to the version of make release leaves pods alone", func(t *testing.T) { upgrades(t, n, "--set=tracing.endpoint="+collector) })
 	t.Run("the new plugin sends traces with the name of its node", func(t *testing.T) {
-		until(t, "the collector has the trace of the class files", func() (bool, string) {
-			seen := traces()
-			return strings.Contains(seen, `"ApplyClassFiles"`) && strings.Contains(seen, `{"key":"k8s.node.name","value":{"stringValue":"`+n.name+`"}}`), seen
-		})
+		untilSeen(t, "the collector has the trace of the class files", traces,
+			`"ApplyClassFiles"`, `{"key":"k8s.node.name","value":{"stringValue":"`+n.name+`"}}`)
 	})
 	t.Run("a rollback leaves pods alone", func(t *testing.T) { rollsBack(t, n, image) })
 	t.Run("the shim has all permissions that it needs", func(t *testing.T) { shimMissesNothing(t, d) })

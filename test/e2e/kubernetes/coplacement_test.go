@@ -206,10 +206,7 @@ func coPlacement(t *testing.T, n *node, p *draPrograms, placed func()) {
 	n.pending(t, "waits", "cannot allocate all claims")
 	n.runPods(t, pod{name: "anywhere", classes: n.asks("gold")})
 	n.inClass(t, "anywhere", "gold")
-	until(t, "kubectl qos nodes shows the class of the node", func() (bool, string) {
-		seen := n.qos(t, "nodes")
-		return strings.Contains(seen, "gold (2/2)"), seen
-	})
+	untilSeen(t, "kubectl qos nodes shows the class of the node", func() string { return n.qos(t, "nodes") }, "gold (2/2)")
 	n.delete(t, "placed")
 	n.running(t, "waits")
 	n.allocated(t, "waits", "blockio-gold-numa1-l3-1")

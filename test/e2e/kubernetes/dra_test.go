@@ -144,23 +144,20 @@ func limitsByDRA(t *testing.T, n *node) {
 	n.inClass(t, "asks-not", "standard")
 	n.condition(t, "first", "blockio gold (allocated)")
 	n.reported(t, "first", `True Assigned: class gold of k8s.io/blockio: container main of pod first {"class":"gold","resource":"k8s.io/blockio","values":{"`)
-	n.createPods(t, pod{name: "third", classes: gold})
-	n.pending(t, "third", "cannot allocate all claims")
-	n.delete(t, "first")
-	n.running(t, "third")
+	n.replaces(t, pod{name: "third", classes: gold}, "first", "cannot allocate all claims")
 	n.inClass(t, "third", "gold")
 	n.slots(t, "blockio-gold=2")
 }
 
 // claimed returns a claim with one request, and a pod whose containers have the claim. `request` is the request as
 // YAML, without its name.
-func claimed(name, request, podMetadata string, containers ...string) string {
+func claimed(name, request string, containers ...string) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, `{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: %[1]s, namespace: default},
   spec: {devices: {requests: [{name: class, %[2]s}]}}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default%[3]s}, spec: {terminationGracePeriodSeconds: 1, resourceClaims: [{name: c, resourceClaimName: %[1]s}], containers: [`,
-		name, request, podMetadata)
+{apiVersion: v1, kind: Pod, metadata: {name: %[1]s, namespace: default}, spec: {terminationGracePeriodSeconds: 1, resourceClaims: [{name: c, resourceClaimName: %[1]s}], containers: [`,
+		name, request)
 	for _, container := range containers {
 		fmt.Fprintf(&text, `{name: %s, image: %s, imagePullPolicy: Never, resources: {claims: [{name: c}]}}, `, container, workloadImage)
 	}
@@ -169,7 +166,7 @@ func claimed(name, request, podMetadata string, containers ...string) string {
 
 func (n *node) runClaimed(t *testing.T, name, request string, containers ...string) {
 	t.Helper()
-	n.apply(t, claimed(name, request, "", containers...))
+	n.apply(t, claimed(name, request, containers...))
 	t.Cleanup(func() {
 		n.kubectl(t, "delete", "--ignore-not-found", "--wait", within, "pod/"+name, "resourceclaim/"+name)
 	})
@@ -182,10 +179,8 @@ func allocationsAreNotForged(t *testing.T, n *node) {
 	n.apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: by-environment, namespace: default}, spec: {terminationGracePeriodSeconds: 1,
   containers: [{name: main, image: %s, imagePullPolicy: Never, env: [{name: %s, value: %s}]}]}}`, workloadImage, name, value))
 	t.Cleanup(func() { n.kubectl(t, "delete", "--wait", within, "pod/by-environment") })
-	until(t, "a pod with the variable of a CDI device is refused", func() (bool, string) {
-		seen := n.of("by-environment", "{.status.containerStatuses[*].state.waiting.message}")
-		return strings.Contains(seen, "shows a class that is not allocated to the container"), seen
-	})
+	n.awaitInField(t, "a pod with the variable of a CDI device is refused", "shows a class that is not allocated to the container",
+		"{.status.containerStatuses[*].state.waiting.message}", "pod", "by-environment")
 
 	n.createPods(t, pod{name: "by-annotation", annotations: map[string]string{
 		"cdi.k8s.io/qos": qosclasses.CDIDevice(gold),
@@ -275,7 +270,7 @@ func quotaUnderDRA(t *testing.T, n *node) {
 	n.running(t, "by-claim")
 	used(`"requests.qos.noderesource.dev/blockio.gold":"2"`)
 	used(`"blockio.gold.deviceclass.resource.k8s.io/devices":"2"`)
-	wantRefusal(t, "a third request", "exceeded quota: gold")(n.tryWith(claimed("too-many", request, "", "main"), "apply", "-f", "-", "--dry-run=server"))
+	wantRefusal(t, "a third request", "exceeded quota: gold")(n.tryWith(claimed("too-many", request, "main"), "apply", "-f", "-", "--dry-run=server"))
 }
 
 // restartsUnderDRA kills one program after another while pods run.

@@ -41,7 +41,7 @@ func TestDRAFigures(t *testing.T) {
 	byLimits := func(name string) string { return pod{name: name, classes: gold}.manifest() }
 	n.starts(t, api, "extended resource by DRA", byLimits)
 	n.starts(t, api, "claim", func(name string) string {
-		return claimed(name, "exactly: {deviceClassName: blockio.gold}", "", "main")
+		return claimed(name, "exactly: {deviceClassName: blockio.gold}", "main")
 	})
 	driver, publisher := residentMemory(t, "the driver", p.driver), residentMemory(t, "the publisher", p.shim)
 

@@ -74,7 +74,7 @@ func otherTenant(t *testing.T, n *node) {
 		t.Errorf("a claim that was created with a status has it: %s", status)
 	}
 
-	text := strings.ReplaceAll(claimed("owned", "exactly: {deviceClassName: blockio.gold}", "", "main"), "namespace: default", "namespace: "+own)
+	text := strings.ReplaceAll(claimed("owned", "exactly: {deviceClassName: blockio.gold}", "main"), "namespace: default", "namespace: "+own)
 	_, thief, _ := strings.Cut(text, "---\n") // only the pod
 	n.applyIn(t, own, thief)
 	// When the pod `later` runs, the scheduler has also handled the earlier pod.

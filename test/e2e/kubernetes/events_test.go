@@ -14,11 +14,8 @@ import (
 func misspelledClassIsReported(t *testing.T, n *node) {
 	n.createPods(t, pod{name: "misspelled", classes: []string{"blockio.glod"}})
 	n.pending(t, "misspelled", "Insufficient qos.noderesource.dev/blockio.glod")
-	until(t, "kubectl describe suggests the class", func() (bool, string) {
-		output, _ := n.try("describe", "pod", "misspelled")
-		return strings.Contains(output, "QOSClassNotOffered") &&
-			strings.Contains(output, "did you mean qos.noderesource.dev/blockio.gold?"), output
-	})
+	untilSeen(t, "kubectl describe suggests the class", func() string { return n.kubectl(t, "describe", "pod", "misspelled") },
+		"QOSClassNotOffered", "did you mean qos.noderesource.dev/blockio.gold?")
 }
 
 // eventsAreKept writes events as a user who may write events, and as one who may also write the status of NodeQOSResources.

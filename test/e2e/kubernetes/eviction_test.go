@@ -65,10 +65,7 @@ func evictionsAreAskedFor(t *testing.T, n *node, p installation) {
 	first := n.deployed(t, p)
 	same := n.sameContainers(t, first)
 	p.setClasses(t, draining)
-	until(t, "slow drains", func() (bool, string) {
-		seen := n.shell(t, "status")
-		return strings.Contains(seen, "draining: "), seen
-	})
+	untilSeen(t, "slow drains", func() string { return n.shell(t, "status") }, "draining: ")
 
 	if seen := n.shell(t, "assignments"); strings.Contains(seen, "TO BE EVICTED") {
 		t.Errorf("a pod is to be evicted although onClassRemoved is not evict:\n%s", seen)

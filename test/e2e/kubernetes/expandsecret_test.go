@@ -29,16 +29,14 @@ func blocksOf(t *testing.T, page, language string) (blocks []string) {
 }
 
 // script runs a code block of a page as an administrator does, in a new directory.
-func (n *node) script(t *testing.T, block string) string {
+func (n *node) script(t *testing.T, block string) {
 	t.Helper()
 	command := n.kubectlCommand("")
 	command.Path, command.Args = "/bin/bash", []string{"bash", "-euc", block}
 	command.Env, command.Dir = append(command.Env, "PATH="+n.bin+":"+os.Getenv("PATH")), t.TempDir()
-	output, err := command.CombinedOutput()
-	if err != nil {
+	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s\n%v\n%s", block, err, output)
 	}
-	return string(output)
 }
 
 // encrypted is a volume whose CSI driver expands it on the node only with the right key.

@@ -279,6 +279,15 @@ func (n *node) pending(t *testing.T, pod, why string) {
 	})
 }
 
+// replaces creates a pod that waits because of `why`, and runs when another pod is deleted.
+func (n *node) replaces(t *testing.T, p pod, other, why string) {
+	t.Helper()
+	n.createPods(t, p)
+	n.pending(t, p.name, why)
+	n.delete(t, other)
+	n.running(t, p.name)
+}
+
 // containerID returns the runtime's ID of the pod's container main.
 func (n *node) containerID(pod string) string {
 	_, id, _ := strings.Cut(n.of(pod, `{.status.containerStatuses[?(@.name=="main")].containerID}`), "://")
@@ -357,10 +366,8 @@ func enforced(kernel invariant.Kernel, id, blockio, rdt string) (ok bool, seen s
 // condition waits until the pod's condition qos.noderesource.dev/Assigned, as "STATUS REASON: MESSAGE", contains want.
 func (n *node) condition(t *testing.T, pod, want string) {
 	t.Helper()
-	until(t, "the condition of pod "+pod+" says "+want, func() (bool, string) {
-		seen := n.of(pod, `{range .status.conditions[?(@.type=="qos.noderesource.dev/Assigned")]}{.status} {.reason}: {.message}{end}`)
-		return strings.Contains(seen, want), seen
-	})
+	n.awaitInField(t, "the condition of pod "+pod+" says "+want, want,
+		`{range .status.conditions[?(@.type=="qos.noderesource.dev/Assigned")]}{.status} {.reason}: {.message}{end}`, "pod", pod)
 }
 
 // shell runs a qos-nri-plugin command that an administrator would run in a shell of the node. The command must succeed.

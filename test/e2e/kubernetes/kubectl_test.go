@@ -228,19 +228,14 @@ spec:
 	name := n.kubectl(t, "get", "pods", "-l", "app=kep-form", "-o", "jsonpath={.items[0].metadata.name}")
 	lines := func(t *testing.T, changes string) {
 		t.Helper()
-		until(t, "kubectl qos shows requests and assignments", func() (bool, string) {
-			output := n.qos(t, "pods", name)
-			return hasLines(output, name+" main k8s.io/blockio gold gold allocated", changes, name+" asks-not k8s.io/blockio - standard default"), output
-		})
+		awaitLines(t, func() string { return n.qos(t, "pods", name) },
+			name+" main k8s.io/blockio gold gold allocated", changes, name+" asks-not k8s.io/blockio - standard default")
 	}
 
 	lines(t, name+" changes k8s.io/blockio slow slow container")
 	n.inClass(t, name, "gold")
-	until(t, "kubectl qos counts", func() (bool, string) {
-		output := n.qos(t, "top") + n.qos(t, "nodes")
-		return hasLines(output, "k8s.io/blockio gold 1 1 2 1",
-			n.name+" True k8s.io/blockio gold (1/2) silver (0/1) slow (1/inf) standard* ("), output
-	})
+	awaitLines(t, func() string { return n.qos(t, "top") + n.qos(t, "nodes") },
+		"k8s.io/blockio gold 1 1 2 1", n.name+" True k8s.io/blockio gold (1/2) silver (0/1) slow (1/inf) standard* (")
 
 	n.kubectl(t, "label", "namespace", "default", allowed+"-")
 	untilRefused(t, "changes are not allowed", "", func() (string, error) {
@@ -282,6 +277,15 @@ func wantLines(t *testing.T, output string, want ...string) {
 	if !hasLines(output, want...) {
 		t.Errorf("%s\nwant lines that begin with:\n%s", output, strings.Join(want, "\n"))
 	}
+}
+
+// awaitLines waits until the output of "kubectl qos" has lines that begin with these texts.
+func awaitLines(t *testing.T, look func() string, want ...string) {
+	t.Helper()
+	until(t, "kubectl qos shows lines that begin with:\n"+strings.Join(want, "\n"), func() (bool, string) {
+		output := look()
+		return hasLines(output, want...), output
+	})
 }
 
 // hasLines reports whether, for each text of `want`, a line of the output begins with the text. It ignores the number of blanks in the

@@ -99,13 +99,8 @@ func (l *large) start(ctx context.Context, p *publishedNode) error {
 		NodeName: p.name, AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)),
 		Containers: []corev1.Container{{Name: "main", Image: "none"}},
 	}
-	pods := l.core.CoreV1().Pods("large")
-	pod, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+	pod, err := created(ctx, l.core.CoreV1().Pods("large"), pod, setRunning)
 	if err != nil {
-		return err
-	}
-	pod.Status.Phase = corev1.PodRunning
-	if _, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 	p.pods = append(p.pods, pod.Name+" "+string(pod.UID))

@@ -122,13 +122,8 @@ func (c *crowd) createClaim(ctx context.Context, namespace string, i int) error 
 	claim.Spec = corev1.PersistentVolumeClaimSpec{
 		StorageClassName: new("many"), AccessModes: modes, VolumeName: name, Resources: corev1.VolumeResourceRequirements{Requests: size},
 	}
-	claims := c.core.CoreV1().PersistentVolumeClaims(namespace)
-	claim, err := claims.Create(ctx, claim, metav1.CreateOptions{})
+	claim, err := created(ctx, c.core.CoreV1().PersistentVolumeClaims(namespace), claim, setBound)
 	if err != nil {
-		return err
-	}
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: size}
-	if _, err := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
 		return err
 	}
 
@@ -153,15 +148,29 @@ func (c *crowd) createPod(ctx context.Context, namespace, claim, node string) er
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "none", VolumeMounts: mounts}}
 	source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: source}}
-	pods := c.core.CoreV1().Pods(namespace)
-	pod, err := pods.Create(ctx, pod, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	pod.Status.Phase = corev1.PodRunning
-	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	_, err := created(ctx, c.core.CoreV1().Pods(namespace), pod, setRunning)
 	return err
 }
+
+// created creates an object and sets its status, as controllers and kubelets do.
+func created[T any](ctx context.Context, objects interface {
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	UpdateStatus(context.Context, T, metav1.UpdateOptions) (T, error)
+}, object T, setStatus func(T),
+) (T, error) {
+	object, err := objects.Create(ctx, object, metav1.CreateOptions{})
+	if err != nil {
+		return object, err
+	}
+	setStatus(object)
+	return objects.UpdateStatus(ctx, object, metav1.UpdateOptions{})
+}
+
+func setBound(claim *corev1.PersistentVolumeClaim) {
+	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: claim.Spec.Resources.Requests}
+}
+
+func setRunning(pod *corev1.Pod) { pod.Status.Phase = corev1.PodRunning }
 
 // named waits until all claims name the class.
 func (c *crowd) named(t *testing.T) {

@@ -98,10 +98,8 @@ func nodesDiffer(t *testing.T, p pools) {
 	if seen := small.kubectl(t, "get", "node", small.name, "-o", "jsonpath={.status.capacity}"); strings.Contains(seen, "qos.noderesource.dev/rdt") {
 		t.Errorf("the node without RDT offers %s", seen)
 	}
-	until(t, "kubectl qos shows the classes of each node", func() (bool, string) {
-		output := small.qos(t, "nodes")
-		return hasLines(output, small.name+" True k8s.io/blockio gold (0/2) silver (0/1)", large.name+" True k8s.io/blockio gold (0/3) silver (0/1)"), output
-	})
+	awaitLines(t, func() string { return small.qos(t, "nodes") },
+		small.name+" True k8s.io/blockio gold (0/2) silver (0/1)", large.name+" True k8s.io/blockio gold (0/3) silver (0/1)")
 }
 
 // placedByClass runs pods whose class only one node offers, and pods whose class is full on one node or on both.
@@ -269,10 +267,7 @@ func podMoves(t *testing.T, from, to *pool, w *vm) {
 
 	device := to.loopDevice(t, w, "csi")
 	to.limited(t, "csi", device+" "+silverLimits)
-	until(t, "kubectl qos shows the limits of the other node", func() (bool, string) {
-		output := to.qos(t, "volumes", "csi")
-		return hasLines(output, "csi main /data csi-silver csi-silver "+device), output
-	})
+	awaitLines(t, func() string { return to.qos(t, "volumes", "csi") }, "csi main /data csi-silver csi-silver "+device)
 
 	w.signalPublisher(t, "STOP")
 	to.setAttributes(t, "csi", "csi-gold")

@@ -152,10 +152,7 @@ func classesAreInThePod(t *testing.T, n *node, name, want string) {
 		return description
 	}
 
-	until(t, "kubectl describe pod prints the classes", func() (bool, string) {
-		description := described()
-		return strings.Contains(description, "qos.noderesource.dev/classes:") && strings.Contains(description, want), description
-	})
+	untilSeen(t, "kubectl describe pod prints the classes", described, "qos.noderesource.dev/classes:", want)
 	n.kubectl(t, "annotate", "--overwrite", "pod", name, `qos.noderesource.dev/classes={"forged":true}`)
 	until(t, "the shim has written the classes again", func() (bool, string) {
 		description := described()

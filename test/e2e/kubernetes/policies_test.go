@@ -186,10 +186,9 @@ func workloads(t *testing.T, n *node) {
 		n.kubectl(t, "-n", withDefaults, "delete", "deployment,statefulset,daemonset,replicaset,job,cronjob", "--all", within)
 	})
 	for kind := range manifests {
-		until(t, "the pod of the "+kind+" has the defaults", func() (bool, string) {
-			output, _ := n.try("-n", withDefaults, "get", "pods", "-l", "app="+kind, "-o", "jsonpath={.items[*].spec.containers[*].resources.limits}")
-			return strings.Contains(output, "qos.noderesource.dev/blockio.standard") && strings.Contains(output, "qos.noderesource.dev/network.slow"), output
-		})
+		untilSeen(t, "the pod of the "+kind+" has the defaults", func() string {
+			return n.kubectl(t, "-n", withDefaults, "get", "pods", "-l", "app="+kind, "-o", "jsonpath={.items[*].spec.containers[*].resources.limits}")
+		}, "qos.noderesource.dev/blockio.standard", "qos.noderesource.dev/network.slow")
 	}
 }
 
@@ -311,15 +310,12 @@ func bypassed(t *testing.T, n *node) {
 		manifest := strings.Replace(p.manifest(), `"namespace":"default"`, `"namespace":"kube-system"`, 1)
 		n.apply(t, manifest)
 		t.Cleanup(func() { n.kubectl(t, "-n", "kube-system", "delete", "pod", name, within) })
-		until(t, name+" is on the node", func() (bool, string) {
-			output, _ := n.try("-n", "kube-system", "get", "pod", name, "-o",
-				`jsonpath={.status.containerStatuses[*].state} {.status.conditions[?(@.type=="qos.noderesource.dev/Assigned")].message}`)
-			want := "main: k8s.io/blockio silver (container)"
-			if name == "second" {
-				want = `class "silver" of k8s.io/blockio is full: 1 of 1 in use`
-			}
-			return strings.Contains(output, want), output
-		})
+		want := "main: k8s.io/blockio silver (container)"
+		if name == "second" {
+			want = `class "silver" of k8s.io/blockio is full: 1 of 1 in use`
+		}
+		n.awaitInField(t, name+" is on the node", want,
+			`{.status.containerStatuses[*].state} {.status.conditions[?(@.type=="qos.noderesource.dev/Assigned")].message}`, "-n", "kube-system", "pod", name)
 	}
 }
 

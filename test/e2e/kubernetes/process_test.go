@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -143,6 +144,16 @@ func until(t *testing.T, what string, look func() (ok bool, seen string)) {
 		}
 		<-time.After(min(max(time.Since(start)/4, 100*time.Millisecond), 3*time.Second))
 	}
+}
+
+// untilSeen calls a function repeatedly until it returns an output that contains all texts.
+func untilSeen(t *testing.T, what string, look func() string, texts ...string) {
+	t.Helper()
+	until(t, what, func() (bool, string) {
+		seen := look()
+		lacks := func(text string) bool { return !strings.Contains(seen, text) }
+		return !slices.ContainsFunc(texts, lacks), seen
+	})
 }
 
 // untilDone calls a function repeatedly until it returns no error.

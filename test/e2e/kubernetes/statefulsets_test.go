@@ -113,13 +113,9 @@ func (f *fleet) createSet(ctx context.Context, name string) (*appsv1.StatefulSet
 	set.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Image: "none"}}
 	claim := corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: claimSpec()}
 	set.Spec.VolumeClaimTemplates = []corev1.PersistentVolumeClaim{claim}
-	sets := f.core.AppsV1().StatefulSets("fleet")
-	set, err := sets.Create(ctx, set, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, Replicas: replicasEach, UpdateRevision: "new"}
-	return sets.UpdateStatus(ctx, set, metav1.UpdateOptions{})
+	return created(ctx, f.core.AppsV1().StatefulSets("fleet"), set, func(set *appsv1.StatefulSet) {
+		set.Status = appsv1.StatefulSetStatus{ObservedGeneration: set.Generation, Replicas: replicasEach, UpdateRevision: "new"}
+	})
 }
 
 func claimSpec() corev1.PersistentVolumeClaimSpec {
@@ -133,13 +129,7 @@ func claimSpec() corev1.PersistentVolumeClaimSpec {
 func (f *fleet) createReplica(ctx context.Context, set *appsv1.StatefulSet, name string) error {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data-" + name}, Spec: claimSpec()}
 	claim.Spec.VolumeName = claim.Name
-	claims := f.core.CoreV1().PersistentVolumeClaims("fleet")
-	claim, err := claims.Create(ctx, claim, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	claim.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound, Capacity: claim.Spec.Resources.Requests}
-	if _, err := claims.UpdateStatus(ctx, claim, metav1.UpdateOptions{}); err != nil {
+	if _, err := created(ctx, f.core.CoreV1().PersistentVolumeClaims("fleet"), claim, setBound); err != nil {
 		return err
 	}
 
@@ -148,12 +138,10 @@ func (f *fleet) createReplica(ctx context.Context, set *appsv1.StatefulSet, name
 	pod.Spec.SchedulerName, pod.Spec.Containers = "nobody", []corev1.Container{{Name: "main", Image: "none"}}
 	source := corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: source}}
-	pods := f.core.CoreV1().Pods("fleet")
-	if pod, err = pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	pod.Status.Phase, pod.Status.Conditions = corev1.PodRunning, []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	_, err := created(ctx, f.core.CoreV1().Pods("fleet"), pod, func(pod *corev1.Pod) {
+		setRunning(pod)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	})
 	return err
 }
 

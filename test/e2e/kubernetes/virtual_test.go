@@ -234,20 +234,17 @@ func podHasAClass(t *testing.T, n *node) {
 func annotationsBecomeResources(t *testing.T, n *node) {
 	n.kubectl(t, "apply", "-k", policies)
 	t.Cleanup(func() { n.kubectl(t, "delete", "-k", policies) })
-	until(t, "policies act", func() (bool, string) {
+	untilSeen(t, "policies act", func() string {
 		output, _ := n.send(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: default, annotations: {container.qos.noderesource.dev/main: rdt=gold}},
   spec: {containers: [{name: main, image: none}]}}`)
-		return strings.Contains(output, `"qos.noderesource.dev/rdt.gold":"1"`) && strings.Contains(output, requiredAnnotation), output
-	})
+		return output
+	}, `"qos.noderesource.dev/rdt.gold":"1"`, requiredAnnotation)
 
 	asks := map[string]string{"container.qos.noderesource.dev/main": "rdt=silver,blockio=silver"}
 	n.runPods(t, pod{name: "by-annotation", annotations: asks})
 	n.inClass(t, "by-annotation", "silver")
 	n.condition(t, "by-annotation", "rdt silver (container)")
-	n.createPods(t, pod{name: "by-annotation-too", annotations: asks})
-	n.pending(t, "by-annotation-too", "Insufficient qos.noderesource.dev/")
-	n.delete(t, "by-annotation")
-	n.running(t, "by-annotation-too")
+	n.replaces(t, pod{name: "by-annotation-too", annotations: asks}, "by-annotation", "Insufficient qos.noderesource.dev/")
 	n.inClass(t, "by-annotation-too", "silver")
 }
 
