@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	goresctrl "github.com/intel/goresctrl/pkg/rdt"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
@@ -218,7 +220,7 @@ func (s spans) common(other spans) (n int, ok bool) {
 
 // parseIDs reads cache IDs, like "0-5,8". For "all" it returns nil.
 func parseIDs(text string) (spans, error) {
-	if text == "all" {
+	if text == goresctrl.CacheIdAll {
 		return nil, nil
 	}
 	ids, err := parseSpans(text, maxCacheID)

@@ -7,6 +7,8 @@ package groups
 import (
 	"strings"
 
+	goresctrl "github.com/intel/goresctrl/pkg/rdt"
+
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
@@ -15,8 +17,8 @@ const (
 	// Prefix is the prefix of the resctrl groups that this program manages. The program never changes groups without this
 	// prefix, except the root group.
 	Prefix = "qos-"
-	// RootClass is the name that configurations use for the class of the root group, as in goresctrl.
-	RootClass = "system/default"
+	// RootClass is the name that configurations use for the class of the root group.
+	RootClass = goresctrl.RootClassName
 	// MaxName is the maximum length of the name of a group, which is the name of a directory.
 	MaxName = 255
 )
