@@ -102,9 +102,9 @@ func addFields(m *yaml.Node, added ...field) {
 	}
 }
 
-// replaceField replaces the field `e` of the mapping `m` by a new field, whose value is a mapping with the fields in `added`.
-// `name` is the name of the new field. If `m` already has a field with this name, or if `e` does not exist, replaceField adds
-// the fields to the field with this name, and removes `e`. replaceField keeps the comments in the parameter `lost`.
+// replaceField renames the field `e` of the mapping `m` to `name`. The value of the field is then a mapping with the fields in
+// `added`. If `m` already has a field `name`, replaceField adds the fields there, and removes `e`. If `e` does not exist,
+// replaceField makes the field `name`. `lost` has comments of removed nodes, which replaceField writes into `m`.
 func replaceField(m *yaml.Node, e entry, name string, added []field, lost string) {
 	if key, _ := find(m, name); key != nil || e.key == nil {
 		addFields(childMapping(m, name), added...)

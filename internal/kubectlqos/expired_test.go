@@ -25,7 +25,8 @@ const (
 	daysAgo          = "2026-04-28T12:00:00Z"
 )
 
-// TestANodeWhoseLastReportIsOldIsUnknown: reports are valid for ten minutes.
+// TestANodeWhoseLastReportIsOldIsUnknown: reports are valid for ten minutes. The age of an older one is rounded down to ten
+// minutes, hours or days.
 func TestANodeWhoseLastReportIsOldIsUnknown(t *testing.T) {
 	for _, c := range []struct{ last, want string }{
 		{tenMinutesAgo, "n1 | True | k8s.io/rdt | gold (0/2) | silver (0/1) | bronze* (0/inf) | old (0/0, draining)"},

@@ -150,7 +150,7 @@ func TestSetChangesTheAnnotationAndReportsTheResult(t *testing.T) {
 		}, answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main is "rdt=gold" again` + "\n"}, "rdt=gold"},
 		{"an earlier refusal is reported at once", goldPod().asks("rdt=silver"), []string{"p", "-c", "main", "rdt=silver", "--timeout", "1ns"},
 			func(t *testing.T, r *setRig) { r.refuses(t, "main", "ChangeRefused", full) },
-			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main already had this value before this command and keeps it, so the node makes the change as soon as possible` + "\n"}, "rdt=silver"},
+			answer{Code: 1, Errors: `Error: pod/p container main: refused: class "silver" of k8s.io/rdt is full: 1 of 1 in use; available: bronze; the annotation container.qos.noderesource.dev/main requested the change before this command, and still does, so the node makes the change as soon as possible` + "\n"}, "rdt=silver"},
 		{"an old refusal is not taken for a new one", goldPod().asks("rdt=silver"),
 			[]string{"p", "-c", "main", "rdt=bronze"}, func(t *testing.T, r *setRig) {
 				r.refuses(t, "main", "ChangeRefused", full)

@@ -153,7 +153,7 @@ func (o *setCommand) printDone(plan *settingPlan) {
 func (o *setCommand) takeBack(ctx context.Context, api *clients, plan *settingPlan, why string) error {
 	text := fmt.Sprintf("%s %s; the annotation %s", plan.subject(o.container), why, plan.key)
 	if plan.unchanged() {
-		return fmt.Errorf("%s already had this value before this command and keeps it, so the node makes the change as soon as possible", text)
+		return fmt.Errorf("%s requested the change before this command, and still does, so the node makes the change as soon as possible", text)
 	}
 
 	ctx, cancel := context.WithTimeout(ctx, takeBackTimeout)

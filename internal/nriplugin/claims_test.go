@@ -72,6 +72,8 @@ func (r *volumeRig) wantClaimed(t *testing.T, id, class, device string) {
 	}
 }
 
+// TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction uses the hook StartContainer, after which the runtime starts the process of
+// a created container.
 func TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction(t *testing.T) {
 	r := newClaimedRig(t, "gold")
 	id, err := r.create(t, r.podOf(t, "a", ""), onVdb)

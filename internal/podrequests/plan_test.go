@@ -133,7 +133,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestNoChangeIsRequestedForARemovedClassThatThePodStillHas(t *testing.T) {
+// TestNoChangeIsRequestedForAClassThatIsNoLongerOfferedIfThePodHasIt uses a class of k8s.io/blockio. offered lists this resource as
+// unavailable.
+func TestNoChangeIsRequestedForAClassThatIsNoLongerOfferedIfThePodHasIt(t *testing.T) {
 	pod, has := webPod(map[string]string{ownKey: "blockio=fast"}), in("bronze", qosv1alpha1.Source_SOURCE_DEFAULT)
 	has.QosResources[2].Class = "fast"
 	if changes, err := plan(Catalog(offered()), pod, has, true); err != nil || len(changes) > 0 {

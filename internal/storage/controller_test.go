@@ -57,6 +57,7 @@ func newStillController(t *testing.T, manifests string, nodes ...string) stillCo
 	return c
 }
 
+// TestAClaimHasAnEventForEachNewProblem: if a claim has several problems at the same time, only the first one counts.
 func TestAClaimHasAnEventForEachNewProblem(t *testing.T) {
 	c := newStillController(t, manifests)
 	claim := &corev1.PersistentVolumeClaim{}
@@ -69,7 +70,7 @@ func TestAClaimHasAnEventForEachNewProblem(t *testing.T) {
 	}{
 		{"a problem", wrong, 1}, {"the same problem", wrong, 0}, {"another problem", []problem{{claim, errors.New("missing")}}, 1},
 		{"no problem", nil, 0}, {"the first problem again", wrong, 1},
-		{"the same problem with another one", []problem{wrong[0], {claim, errors.New("missing")}}, 0}, {"the same problems", wrong, 0},
+		{"the same problem, and then another one", []problem{wrong[0], {claim, errors.New("missing")}}, 0}, {"the same problems", wrong, 0},
 	} {
 		c.report("node-1", step.problems)
 		if got := len(c.recorder.Events); got != step.events {

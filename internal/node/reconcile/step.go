@@ -22,10 +22,10 @@ type Step struct {
 
 func (s Step) errorf(err error) error { return fmt.Errorf("class %q of %s: %w", s.To, s.Resource, err) }
 
-// Enforcement returns the steps that enforce the classes of a new holder. The class that the claim of a volume requests
-// is optional: the holder starts without it. A container that was created without its class is moved to the class. In
-// all other cases, the class is enforced again, because its values may have changed since the runtime created the
-// holder.
+// Enforcement returns the steps that enforce the classes of a new holder. If a container was created without its class,
+// the step moves it there. Each other step enforces the class again, because its values may have changed since the
+// runtime created the holder. The steps for classes that a claim requests are optional: the holder also starts without
+// them.
 func Enforcement(e state.Holding) (required, optional []Step) {
 	for _, a := range e.Assignments {
 		if a.Class == classes.SystemDefault {

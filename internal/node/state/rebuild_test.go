@@ -212,9 +212,9 @@ func TestARefusedPodIsReportedInTheClassThatTheKernelShows(t *testing.T) {
 		shown []string
 		want  string
 	}{
-		"no class that is known": {nil, "a-1 net=low()"},
-		"the system default":     {[]string{""}, "a-1 net=low()"},
-		"the default class":      {[]string{"low"}, "a-1 net=low"},
+		"no class yet":       {nil, "a-1 net=low()"},
+		"the system default": {[]string{""}, "a-1 net=low()"},
+		"the default class":  {[]string{"low"}, "a-1 net=low"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
@@ -226,10 +226,10 @@ func TestARefusedPodIsReportedInTheClassThatTheKernelShows(t *testing.T) {
 			for _, class := range test.shown {
 				f.Observe("a-1", net, class)
 			}
-			f.Verified([]string{"b-1"}, []string{"a-1"})
+			f.Verified([]string{"b-1"}, []string{"a-1"}) // b-1 has the only slot of high, so a-1 is refused
 			f.wantHolders(t, test.want, "b-1 net=high")
 			if h, _ := f.Get("a-1"); test.want == "a-1 net=low" && len(h.Observed) > 0 {
-				t.Errorf("the observed classes %v are those of another class than low", h.Observed)
+				t.Errorf("the field Observed is %v, want none, because a-1 is in its class", h.Observed)
 			}
 		})
 	}

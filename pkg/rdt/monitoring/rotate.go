@@ -158,7 +158,7 @@ func (cs *Containers) noteCounter(id string, lacks bool) {
 }
 
 // used returns the reading of a container, with its totals in place of the kernel's counters. If containers have counters in turn, the
-// totals stay while the container has none, and the reading has how long the counters have counted.
+// container keeps its totals while it has no counter, and the reading also has the time for which its counters have counted.
 func (cs *Containers) used(id string, raw classes.Reading) classes.Reading {
 	if cs.RotateEvery() == 0 {
 		return cs.counts.used(id, raw)

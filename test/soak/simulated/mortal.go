@@ -22,7 +22,7 @@ type mortal struct {
 	// left is the number of writes until the kill. It is 0 if no kill is planned.
 	left int
 	dead bool
-	// late is true if the write takes effect before the kill. The process never gets the result of the write.
+	// late is true if the write during which the process is killed still takes effect. The process never gets its result.
 	late bool
 	// refusal is the refusal of the next write, or nil.
 	refusal *refusal
