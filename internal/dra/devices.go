@@ -191,11 +191,9 @@ func (d *device) published(slots int64, withheld bool) resourcev1.Device {
 	published := resourcev1.Device{
 		Name: d.name, AllowMultipleAllocations: new(true),
 		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-			attributeResource: text(d.Resource), attributeClass: text(d.Class), attributeScope: text(scope), attributeMutable: {BoolValue: &d.mutable},
+			attributeResource: text(d.Resource), attributeClass: text(d.Class), attributeKind: text(d.kind),
+			attributeScope: text(scope), attributeMutable: {BoolValue: &d.mutable},
 		},
-	}
-	if d.kind != "" { // plugins of earlier versions do not report it
-		published.Attributes[attributeKind] = text(d.kind)
 	}
 	if d.description != "" {
 		published.Attributes[attributeDescription] = text(kubeapi.Cut(d.description, resourcev1.DeviceAttributeMaxValueLength, ""))

@@ -145,21 +145,19 @@ func TestADeviceDescribesItsClass(t *testing.T) {
 	gold.Description = strings.Repeat("x", 63) + "é, and more"
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{gold})
 	s.Status.Resources.PodQosResources = []*qosv1alpha1.QOSResourceInfo{{
-		Name: "vendor.example/net", Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "fast", ExtendedResource: "vendor.example/net.fast"}},
+		Name: "vendor.example/net", Kind: "external", Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "fast", ExtendedResource: "vendor.example/net.fast"}},
 	}}
 	var seen []string
 	for _, d := range devicesBy(t, newDriver(t, t.TempDir(), s), s) {
 		a := d.Attributes
-		text := fmt.Sprint(*a[attributeResource].StringValue, " ", *a[attributeClass].StringValue, " ", *a[attributeScope].StringValue, " ", *a[attributeMutable].BoolValue)
-		if kind, has := a[attributeKind]; has {
-			text += " " + *kind.StringValue
-		}
+		text := fmt.Sprint(*a[attributeResource].StringValue, " ", *a[attributeClass].StringValue, " ", *a[attributeScope].StringValue, " ",
+			*a[attributeMutable].BoolValue, " ", *a[attributeKind].StringValue)
 		if description, described := a[attributeDescription]; described {
 			text += " " + *description.StringValue
 		}
 		seen = append(seen, text)
 	}
-	want := []string{"k8s.io/rdt gold container true rdt " + strings.Repeat("x", 63), "vendor.example/net fast pod false"}
+	want := []string{"k8s.io/rdt gold container true rdt " + strings.Repeat("x", 63), "vendor.example/net fast pod false external"}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
