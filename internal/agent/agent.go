@@ -97,22 +97,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.log.Info("starting", "version", a.options.Version, "config", a.options.Config, "hostRoot", a.options.HostRoot)
 	defer a.log.Info("qos-nri-plugin ended; running containers keep their classes")
 
-	n, changes, err := a.newNode()
+	n, err := a.newNode()
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := changes.Close(); err != nil {
-			a.log.Warn("an earlier version of the plugin could not read the checkpoint", "error", err)
-		}
-	}()
 	return a.serve(ctx, n, a.newClassFiles(n), hangup)
 }
 
-func (a *Agent) newNode() (*node.Node, *checkpoint.Changes, error) {
+func (a *Agent) newNode() (*node.Node, error) {
 	bootID, err := a.host.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the boot ID below --host-root %s: %w", a.options.HostRoot, err)
+		return nil, fmt.Errorf("read the boot ID below --host-root %s: %w", a.options.HostRoot, err)
 	}
 
 	path := filepath.Join(a.options.StateDir, "changes.json")
@@ -125,7 +120,7 @@ func (a *Agent) newNode() (*node.Node, *checkpoint.Changes, error) {
 	if err := n.Unrecorded(); err != nil && a.options.HistoryInterval > 0 {
 		a.log.Warn("no history is recorded", "error", err)
 	}
-	return n, changes, nil
+	return n, nil
 }
 
 func (a *Agent) serve(ctx context.Context, n *node.Node, files *classFiles, hangup <-chan os.Signal) error {

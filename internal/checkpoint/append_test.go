@@ -5,11 +5,9 @@ package checkpoint_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,37 +92,5 @@ func TestALargeFileStaysReadable(t *testing.T) {
 	}
 	if want, got := c.Memory()["a"], open(path, "boot").Memory()["a"]; !bytes.Equal(want, got) {
 		t.Errorf("the record has %d bytes, want %d", len(got), len(want))
-	}
-}
-
-// TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded reads the file as one JSON value, as earlier versions of the plugin do.
-// A process writes the file in this form when it ends. If it is killed, the next one does so at its end.
-func TestAnEarlierVersionReadsTheFileOfAProcessThatHasEnded(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "changes.json")
-	c := open(path, "boot")
-	set(t, c, "c1", gold)
-	set(t, c, "c2", gold)
-	set(t, c, "c1", nil)
-	killed := content(t, path)
-	first, _, _ := bytes.Cut(killed, []byte("\n"))
-
-	for name, left := range map[string]string{
-		"the process that made the changes":        "",
-		"the next process after a kill":            string(killed),
-		"the next process after a kill in a write": strings.Replace(string(first), "c1", "c2", 1) + "\n{\"cha",
-	} {
-		ends := c
-		if left != "" {
-			must(t, os.WriteFile(path, []byte(left), 0o600))
-			ends = open(path, "boot")
-		}
-		must(t, ends.Close())
-		var file struct {
-			BootID  string
-			Changes map[string]any
-		}
-		if err := json.Unmarshal(content(t, path), &file); err != nil || file.BootID != "boot" || len(file.Changes) != 1 || file.Changes["c2"] == nil {
-			t.Errorf("%s: %+v, %v", name, file, err)
-		}
 	}
 }

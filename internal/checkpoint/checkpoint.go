@@ -37,12 +37,10 @@ const (
 type Changes struct {
 	path, bootID string
 
-	writing sync.Mutex // serializes the methods that write the file, and guards the next three fields; it is locked before mu
+	writing sync.Mutex // serializes the methods that write the file, and guards the next two fields; it is locked before mu
 	// `size` is the size of the file. `room` is the number of bytes that may still be appended to it. If `room` is 0,
 	// the next change writes the whole file.
 	size, room int64
-	// appended is true if the file has more than one line.
-	appended bool
 
 	mu        sync.Mutex // guards the fields below; no caller holds it during I/O, because hooks wait for it
 	byID      map[string][]classes.Assignment
@@ -52,8 +50,7 @@ type Changes struct {
 
 // content is the first line of a file.
 type content struct {
-	BootID string          `json:"bootID"`
-	Claims json.RawMessage `json:"claims,omitempty"` // of earlier versions
+	BootID string `json:"bootID"`
 	change
 }
 
@@ -80,18 +77,14 @@ func Open(path, bootID string, log *slog.Logger) *Changes {
 	case saved.BootID != bootID:
 		log.Info("the checkpoint of changed classes was written before the last boot, so it is ignored", "path", path)
 	default:
-		if saved.Claims != nil {
-			c.memory["claims"] = saved.Claims
-		}
 		for _, change := range append([]change{saved.change}, later...) {
 			c.make(change)
 		}
-		c.appended = len(later) > 0
 	}
 	return c
 }
 
-// read returns the lines of a file. The first line may lack its end, because earlier versions wrote none.
+// read returns the lines of a file, but not a last line without an end, whose writer was killed.
 func read(path string) (first content, later []change, err error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -111,11 +104,8 @@ func read(path string) (first content, later []change, err error) {
 	}
 	for {
 		line, after, whole := bytes.Cut(rest, []byte("\n"))
-		switch {
-		case !whole && len(rest) == 0:
+		if !whole {
 			return first, later, nil
-		case !whole:
-			return first, append(later, change{}), nil // an unfinished line changes nothing, but Close must remove it
 		}
 		var one change
 		if err := json.Unmarshal(line, &one); err != nil {
@@ -209,20 +199,6 @@ func (c *Changes) set(change change) error {
 	return nil
 }
 
-// Close writes the file with one line, so that an earlier version of the plugin can read it. The Changes can still be
-// used after that.
-func (c *Changes) Close() error {
-	c.writing.Lock()
-	defer c.writing.Unlock()
-	if !c.appended {
-		return nil
-	}
-	if err := c.write(); err != nil {
-		return fmt.Errorf("write the checkpoint: %w", err)
-	}
-	return nil
-}
-
 // save makes a change, and writes it. The caller holds `writing`.
 func (c *Changes) save(change change) error {
 	line, err := json.Marshal(change)
@@ -235,7 +211,7 @@ func (c *Changes) save(change change) error {
 	c.mu.Unlock()
 
 	if int64(len(line)) <= c.room && c.appendLine(line) == nil {
-		c.size, c.room, c.appended = c.size+int64(len(line)), c.room-int64(len(line)), true
+		c.size, c.room = c.size+int64(len(line)), c.room-int64(len(line))
 		return nil
 	}
 	return c.write()
@@ -295,6 +271,6 @@ func (c *Changes) write() error {
 		_ = os.Remove(unfinished) // if this fails, the next write replaces the file
 		return err
 	}
-	c.size, c.room, c.appended = int64(len(data)), min(max(slack, int64(len(data))), maxSize-int64(len(data))), false
+	c.size, c.room = int64(len(data)), min(max(slack, int64(len(data))), maxSize-int64(len(data)))
 	return nil
 }

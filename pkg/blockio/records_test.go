@@ -112,8 +112,8 @@ func TestTheLimitsOfAnotherProgramAreNotTakenForThoseOfAClass(t *testing.T) {
 	f.want(file, slowLine+"\n")
 }
 
-// TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass loses the checkpoint, which also is what an upgrade
-// from a version without records finds. Later, the same values are those of another program.
+// TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass loses the checkpoint. Later, the same values are
+// those of another program.
 func TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass(t *testing.T) {
 	for _, scope := range []classes.Scope{classes.PodScope, classes.ContainerScope} {
 		m := bfqOnAll(simcgroup.New())

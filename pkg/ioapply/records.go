@@ -40,9 +40,6 @@ type Records struct {
 	isLost bool
 	// isMarked is true if the memory has the marker.
 	isMarked bool
-	// former has the limits that volume classes had under a version of the plugin without records. It is empty after the next
-	// restart of the machine.
-	former []iocgroup.Value
 }
 
 type record struct {
@@ -84,19 +81,13 @@ func (r *Records) Remember(memory classes.Memory) error {
 		cgroup, isRecord := strings.CutPrefix(key, prefix)
 		switch {
 		case key == marker:
-			r.isLost = false
+			r.isLost, r.isMarked = false, true
 		case isRecord:
 			var one Applied
 			errs = append(errs, json.Unmarshal(data, &one))
 			r.byCgroup[cgroup] = record{Applied: one, added: r.now()}
-		case strings.HasPrefix(string(data), "["): // of a version without records, under the name of a resource
-			var limits []iocgroup.Value
-			errs = append(errs, json.Unmarshal(data, &limits))
-			r.former = append(r.former, limits...)
 		}
 	}
-	r.isMarked = !r.isLost
-	r.isLost = r.isLost || len(r.former) > 0
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("read what was applied to cgroups: %w", err)
 	}
@@ -129,7 +120,7 @@ func (r *Records) Look(target classes.Holder, live iocgroup.Values, known func()
 	if !r.IsNew(target) {
 		return r.Get(target)
 	}
-	adopted := known().adopt(live, r.former)
+	adopted := known().adopt(live)
 	r.mu.Lock()
 	of := r.recordOf(target)
 	both, _ := of.with(adopted.Settings())
@@ -166,7 +157,7 @@ func (r *Records) IsChanging(target classes.Holder, class string) bool {
 	return false
 }
 
-func (k Known) adopt(live iocgroup.Values, former []iocgroup.Value) Applied {
+func (k Known) adopt(live iocgroup.Values) Applied {
 	found := Applied{Values: map[iocgroup.Setting][]iocgroup.Value{}}
 	candidates := map[iocgroup.Setting][]iocgroup.Value{}
 	for name, values := range k.Classes {
@@ -181,7 +172,7 @@ func (k Known) adopt(live iocgroup.Values, former []iocgroup.Value) Applied {
 	for s, value := range live {
 		of := Applied{Values: candidates}
 		if s.IsLimit() {
-			of.Values = map[iocgroup.Setting][]iocgroup.Value{s: slices.Concat(candidates[s], k.Limits, former)}
+			of.Values = map[iocgroup.Setting][]iocgroup.Value{s: slices.Concat(candidates[s], k.Limits)}
 		}
 		if of.has(s, value) {
 			found.set(s, value.Except(of.foreign(s, value)))

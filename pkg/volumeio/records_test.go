@@ -22,8 +22,6 @@ func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 	}{
 		{"that has saved its records", iotest.NewMemory(), nil, ""},
 		{"whose records are lost", iotest.NewMemory(), &iotest.Memory{}, left},
-		{"of a version without records, which has saved the limits of all classes", iotest.NewMemory(),
-			&iotest.Memory{Data: map[string][]byte{"volume-io": []byte("[[10000000,5000000,0,0],[3000000,0,0,0]]")}}, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
