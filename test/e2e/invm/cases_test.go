@@ -41,6 +41,7 @@ func TestNode(t *testing.T) {
 
 	t.Run("a class of pod scope is on the pod's cgroup", func(t *testing.T) { podScope(t, n) })
 	if n.machine() == intelV2 {
+		t.Run("classes that another program enforces are assigned in both scopes", func(t *testing.T) { externalClasses(t, n) })
 		t.Run("a rule matches containers by the digest of their image", func(t *testing.T) { imageRules(t, n) })
 	}
 	if n.machine()&(intelV2|crioIntel) != 0 {
