@@ -71,13 +71,13 @@ func account(c class, assignments *qosv1alpha1.ListAssignmentsResponse, a *alloc
 	u.accounted = len(u.allocated)
 
 	podMissing, matched := false, map[owner]bool{}
-	for _, allocated := range []bool{true, false} {
-		for o, is := range owners {
+	for _, preferred := range []bool{true, false} {
+		for o, allocated := range owners {
 			switch name := o.inKubelet(); {
-			case is != allocated:
+			case allocated != preferred:
 			case holders[name] && !matched[name]:
 				matched[name] = true
-			case is:
+			case allocated:
 				u.unreported++
 				podMissing = podMissing || !a.pods[o.podInKubelet()]
 			case c.capacity != 0:
