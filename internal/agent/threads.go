@@ -82,8 +82,8 @@ func (f *threadFollower) nextCall(follows bool) time.Time {
 	return next
 }
 
-// budget limits calls to a share of a CPU: 2% for calls that find no thread to move, and 20% for other calls. The exec
-// whose process they move takes much longer.
+// budget limits calls to a share of a CPU: 2% for calls that find no thread to move, and 20% for calls that move threads,
+// which follow a start of processes in a container. Such a start takes much longer than the call.
 type budget struct {
 	// paid is the time before which no call may begin.
 	paid time.Time

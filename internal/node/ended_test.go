@@ -290,8 +290,9 @@ func TestCgroupV1KeepsNothingOfARemovedCgroup(t *testing.T) {
 	})
 }
 
-// TestAContainerThatWasListedWithoutAPIDIsReleased: containerd lists a container that is ending as running, without a
-// PID. The plugin finds its end although the last container with a PID has ended, too.
+// TestAContainerThatWasListedWithoutAPIDIsReleased: containerd can list an ending container as running, but without a PID.
+// If the runtime has reported a PID of any container, here c-b, a container without a PID and without a cgroup has ended.
+// This is still so after c-b has ended.
 func TestAContainerThatWasListedWithoutAPIDIsReleased(t *testing.T) {
 	f := newFixture(t)
 	a, b := pod("a", requesting(cache+"=gold")), pod("b", nil)

@@ -281,26 +281,23 @@ func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))
 }
 
-// TestTheVolumeThatHidesAnotherIsLimited mounts two volumes at /data/ and /data. The container sees the disk 254:16, which
-// mountinfo shows at /data.
+// TestTheVolumeThatHidesAnotherIsLimited mounts two directories at /data/ and /data, which are the same path. The limits of the
+// claim for /data apply to 254:16, the disk that the container's mountinfo shows there.
 func TestTheVolumeThatHidesAnotherIsLimited(t *testing.T) {
 	const volumes = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/"
-	for name, test := range map[string]struct {
-		sources []string
-		want    string
-	}{
-		"a volume hides a volume":      {[]string{volumes + "other/mount", volumes + "pv/mount"}, "254:16"},
-		"a hostPath hides a volume":    {[]string{volumes + "other/mount", "/srv"}, "254:16"},
-		"a volume hides a hostPath":    {[]string{"/srv", volumes + "pv/mount"}, "254:16"},
-		"the same volume at two paths": {[]string{volumes + "pv/mount", volumes + "pv/mount"}, "254:16"},
+	for name, sources := range map[string][]string{
+		"a volume hides a volume":   {volumes + "other/mount", volumes + "pv/mount"},
+		"a hostPath hides a volume": {volumes + "other/mount", "/srv"},
+		"a volume hides a hostPath": {"/srv", volumes + "pv/mount"},
+		"a volume hides itself":     {volumes + "pv/mount", volumes + "pv/mount"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newClaimedRig(t, "gold")
 			r.host.Cgroups().Mount("61 1 254:16 / " + volumes + "pv/mount rw - ext4 /dev/vdb rw")
 			r.host.Cgroups().Mount("62 1 254:0 / " + volumes + "other/mount rw - ext4 /dev/vda rw")
-			r.mounts = []*api.Mount{{Destination: "/data/", Source: test.sources[0]}, {Destination: "/data", Source: test.sources[1]}}
+			r.mounts = []*api.Mount{{Destination: "/data/", Source: sources[0]}, {Destination: "/data", Source: sources[1]}}
 			id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
-			r.wantClaimed(t, id, "gold", test.want)
+			r.wantClaimed(t, id, "gold", "254:16")
 		})
 	}
 }

@@ -23,7 +23,7 @@ const (
 	// MaxFileSize is the maximum size, in bytes, of class files and of the files that their fields name. Reading a
 	// file takes about a hundred times as much memory as the file's size.
 	MaxFileSize = 256 << 10
-	// maxArgument is the maximum size, in bytes, of each argument that the method report formats, e.g. a list of names.
+	// maxArgument is the maximum size, in bytes, of each string or error in the arguments of `report`, e.g. a list of names.
 	maxArgument = 1 << 10
 	// maxProblems is the maximum number of problems that are reported for one file.
 	maxProblems = 100

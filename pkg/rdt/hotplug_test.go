@@ -82,7 +82,8 @@ func TestClassesAreRepairedWhenTheCPUsOfACacheGoOfflineAndComeBack(t *testing.T)
 }
 
 // TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack has the initial mask f. Without the field deviceTraffic, it
-// is restored, also for a cache that has come back. The initial mask of a cache that comes online later is fff.
+// is restored, also for a cache that has come back. The initial mask of a cache that comes online later is fff. The status is
+// then the same as after a second application, which finds the restored masks in the kernel.
 func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		// `before` changes the CPUs before the configuration is applied, and `after` changes them afterwards.
@@ -107,10 +108,10 @@ func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testin
 			if got := deviceMasks(t, fs); got != test.want {
 				t.Errorf("without the field, device traffic has %s, want %s", got, test.want)
 			}
-			status := b.Status()
+			restoring := b.Status()
 			apply(t, b, withoutDevices)
-			if diff := cmp.Diff(b.Status(), status); diff != "" {
-				t.Errorf("the status differs from that of the kernel's masks (-want +got):\n%s", diff)
+			if diff := cmp.Diff(b.Status(), restoring); diff != "" {
+				t.Errorf("the status after the restore (-want, of the second application, +got):\n%s", diff)
 			}
 		})
 	}

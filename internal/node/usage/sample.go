@@ -79,7 +79,7 @@ func namesOf(resource state.ResourceStatus) []string {
 }
 
 // measureClasses measures each class of a resource, and the monitored containers in it. It returns the readings of
-// containers by container ID. A class has only the series that the kernel shows now.
+// containers by container ID. `all` has what the kernel shows now, and no class of which it shows nothing.
 func (m *Meter) measureClasses(
 	ctx context.Context, meter classes.ClassMeter, resource state.ResourceStatus,
 ) (all []Class, containers map[string]classes.Reading) {
