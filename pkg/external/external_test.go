@@ -11,7 +11,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/external"
 )
 
-func TestAClassFileMustListTheClassesOfAnExternalResource(t *testing.T) {
+// TestMistakesInTheClassFileOfAnExternalResourceAreNamed parses class files whose fields `classes`, `external` and `defaultClass`
+// are right or wrong. Without a mistake, `want` is empty.
+func TestMistakesInTheClassFileOfAnExternalResourceAreNamed(t *testing.T) {
 	const head = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n- name: vendor.example/xyz-qos\n"
 	for _, test := range []struct{ name, text, want string }{
 		{"a resource with classes", "  defaultClass: low\n  classes: [{name: high, capacity: 2}, {name: low}]\n  external: {}\n", ""},

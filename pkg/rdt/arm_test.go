@@ -81,8 +81,9 @@ func TestBandwidthOfArmIsInPercent(t *testing.T) {
 	}
 }
 
-// TestABandwidthThatTheKernelMisreadsIsNotWritten: with 4 bits of MBW_MAX, Linux 7.3 turns 99 and 100 into 6. A new
-// group has 100 without a write, and other groups get it by a write of 98. A class with 99% keeps what its group has.
+// TestABandwidthThatTheKernelMisreadsIsNotWritten: with 4 bits of MBW_MAX, Linux 7.3 turns 99 and 100 into 6. A new group has 100
+// without a write, and other groups get it by a write of 98. A class with 99% keeps what its group has. The rows are applied to the
+// same class, one after the other.
 func TestABandwidthThatTheKernelMisreadsIsNotWritten(t *testing.T) {
 	fsys := sim.New(sim.ArmSpec(4))
 	b := newBackend(fsys, nil)
@@ -125,7 +126,7 @@ func (f faulty) WriteFile(name string, data []byte) error {
 }
 
 // TestABandwidthThatTheKernelChangesIsLeftAtItsDefault uses a kernel that stores 10 if 50 is written for cache 0. The class keeps
-// 100 there, and gets its 50 for cache 1.
+// 100 there, and gets its 50 for cache 1. Schemata leaves out the bandwidth that the class could not set.
 func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
 	fsys := sim.New(sim.IntelSpec())
 	b := newBackend(faulty{fsys, "schemata", "MB:0=50", "MB:0=10"}, nil)
@@ -144,8 +145,9 @@ func TestABandwidthThatTheKernelChangesIsLeftAtItsDefault(t *testing.T) {
 	wantRepair(t, b)
 }
 
-// TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit: the kernel misread the bandwidth of the class in the former
-// unit, so the plugin did not write it.
+// TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit applies a class whose bandwidth the kernel misreads in the first unit, so
+// the class does not get it. After a mount with the other unit, the class has its bandwidth in this unit. The plugin mounts without
+// mba_MBps, because the class also has a value in per cent.
 func TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit(t *testing.T) {
 	const config = `{partitions: {p: {mbAllocation: ["100%", "9000MBps"], classes: {a: {mbAllocation: ["50%", "300MBps"]}}}}}`
 	inMBps, inPercent := sim.IntelSpec(), sim.IntelSpec()
@@ -164,7 +166,7 @@ func TestABandwidthIsWrittenAgainAfterAMountWithAnotherUnit(t *testing.T) {
 			b := newBackend(faulty{fsys, "schemata", test.faulty, "MB:0=10"}, nil)
 			apply(t, b, config)
 			if b.Status().Degraded["a"] == "" {
-				t.Fatal("the kernel has no fault")
+				t.Fatal("the class is not degraded, although the kernel misreads its bandwidth")
 			}
 
 			fsys.Unmount()

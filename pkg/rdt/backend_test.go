@@ -257,7 +257,7 @@ func TestGroupsOfOtherProgramsAreNotChanged(t *testing.T) {
 }
 
 // TestUnusedGroupsOfAFormerRunAreReleased has three groups of a former run: the class bronze is configured again, qos-busy has a
-// thread, and qos-orphan has none.
+// thread, and qos-orphan has none. A group is kept while it has a thread, and while a container uses its class.
 func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	fs := occupied(t, sim.IntelSpec())
 	b := newBackend(fs, nil)
@@ -275,7 +275,7 @@ func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 
 	must(t, b.Release(t.Context(), func(class string) bool { return class == "orphan" }))
 	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold", "qos-orphan"}, groups()); diff != "" {
-		t.Fatalf("groups right after the release, when a container may still be started in each of them (-want +got):\n%s", diff)
+		t.Fatalf("groups after the release while a container uses the class orphan (-want +got):\n%s", diff)
 	}
 
 	must(t, b.Release(t.Context(), nobody))

@@ -69,7 +69,8 @@ func TestBandwidthThatTheMachineCannotSetIsRefusedOrReported(t *testing.T) {
 	}
 }
 
-// TestUnknownMountOptionsAreReportedAndIgnored has mount options of a newer kernel.
+// TestUnknownMountOptionsAreReportedAndIgnored has mount options of a newer kernel. mba_MBps_event must not be taken for the known
+// option mba_MBps, which changes the unit of memory bandwidth.
 func TestUnknownMountOptionsAreReportedAndIgnored(t *testing.T) {
 	b := newBackend(altered{sim.New(sim.IntelSpec()), func(_ string, data []byte, err error) ([]byte, error) {
 		return bytes.ReplaceAll(data, []byte("resctrl rw"), []byte("resctrl rw,debug,kernel_mode=2,mba_MBps_event")), err

@@ -25,7 +25,8 @@ func newCounted(t *testing.T, counters, containers int) (*sim.FS, *Backend, []cl
 	return fsys, b, all
 }
 
-// assignedTo returns the groups that have counters: "t" for one of all transfers in each cache, and "l" for one of local transfers.
+// assignedTo returns which counters each of the groups has: "t" if it has a counter of all transfers in each cache, and "l" if it
+// has one of local transfers in each cache.
 func assignedTo(t *testing.T, fsys *sim.FS, groups ...string) (texts []string) {
 	t.Helper()
 	for _, group := range groups {
@@ -247,7 +248,7 @@ func TestTheObservedTimePausesWithoutAMonitoringGroup(t *testing.T) {
 	r.monitor(t)
 
 	r.now = r.now.Add(10 * time.Second)
-	apply(t, r.b, classesNamed("c", 10)+rotating)
+	apply(t, r.b, classesNamed("c", 10)+rotating) // of 12 RMIDs, the root group and the former class gold have the others
 	r.monitor(t)
 	r.now = r.now.Add(1000 * time.Second)
 	apply(t, r.b, twoPartitions+rotating)

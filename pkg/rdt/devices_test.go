@@ -42,15 +42,15 @@ func withDevices(share string) string {
 // TestDeviceTrafficGetsItsShareAndItsFormerMaskBack sets the share of device traffic to cache that no partition has.
 // Without the field, and after Withdraw, it has the initial mask again.
 func TestDeviceTrafficGetsItsShareAndItsFormerMaskBack(t *testing.T) {
-	for initial, other := range map[string]string{"disabled": "disabled", "f": "0=f;1=f"} {
+	for initial, former := range map[string]string{"disabled": "disabled", "f": "0=f;1=f"} {
 		t.Run(initial, func(t *testing.T) {
 			fs := sim.New(withIOAlloc(initial))
 			b := newBackend(fs, nil)
 			for _, step := range []struct{ text, want string }{
-				{withoutDevices, other},
+				{withoutDevices, former},
 				{withDevices(`"20%"`), "0=c00;1=c00"},
 				{withDevices(`{all: "0x30", "1": 4MiB}`), "0=30;1=e00"},
-				{withoutDevices, other},
+				{withoutDevices, former},
 			} {
 				apply(t, b, step.text)
 				if diff := cmp.Diff(step.want, deviceMasks(t, fs)); diff != "" {
@@ -60,15 +60,15 @@ func TestDeviceTrafficGetsItsShareAndItsFormerMaskBack(t *testing.T) {
 
 			apply(t, b, withDevices(`"20%"`))
 			must(t, b.Withdraw(t.Context()))
-			if diff := cmp.Diff(other, deviceMasks(t, fs)); diff != "" {
+			if diff := cmp.Diff(former, deviceMasks(t, fs)); diff != "" {
 				t.Errorf("after Withdraw: %s", diff)
 			}
 		})
 	}
 }
 
-// TestAFailedChangeOfDeviceTrafficIsUndone refuses the write of one file. Device traffic and the groups must then be as
-// before.
+// TestAFailedChangeOfDeviceTrafficIsUndone refuses the write of one file, but not the 0 that disables io_alloc again. Device
+// traffic and the groups must then be as before.
 func TestAFailedChangeOfDeviceTrafficIsUndone(t *testing.T) {
 	spec := withIOAlloc("disabled")
 	for _, refuses := range []string{"io_alloc", "io_alloc_cbm", "schemata"} {
@@ -151,6 +151,8 @@ func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
 	}
 }
 
+// TestRemovedDeviceTrafficFreesItsCLOSID checks that no condition reports device traffic any more, as a user of a CLOSID or of
+// cache bits of a class.
 func TestRemovedDeviceTrafficFreesItsCLOSID(t *testing.T) {
 	b := newBackend(sim.New(withIOAlloc("disabled")), nil)
 	apply(t, b, withDevices(`"0x3"`))
@@ -187,8 +189,9 @@ func (m savedMemory) Save(changed map[string][]byte) error {
 	return nil
 }
 
-// TestDeviceTrafficIsRestoredUnderOtherMountOptions restarts the plugin after another program has mounted resctrl with
-// separate code and data. The settings of device traffic under the former mount are not restored.
+// TestDeviceTrafficIsRestoredUnderOtherMountOptions restarts the plugin after another program has mounted resctrl with separate
+// code and data. Without the field, device traffic then gets back what it had under this mount, and not what was saved under the
+// former one.
 func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 	spec, memory := withIOAlloc("f"), savedMemory{}
 	spec.L3.CLOSIDs = 16

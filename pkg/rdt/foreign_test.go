@@ -25,7 +25,7 @@ resources:
 `
 
 // parseFile parses a class file whose field configFile names another file, and returns its resource. The other file has
-// the content text.
+// the content `text`.
 func parseFile(t *testing.T, fs resctrl.FS, text []byte) classes.ResourceConfig {
 	t.Helper()
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(byFile)}}, []classes.Kind{Kind(Options{FS: fs})},

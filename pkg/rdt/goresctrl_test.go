@@ -238,6 +238,8 @@ partitions:
 	"no L3, and it is required":     "partitions: {p: {l3Allocation: 100%, classes: {a: {l3Allocation: 50%}}}}",
 }
 
+// TestEveryFieldOfGoresctrlIsRead sets each field of a configuration of goresctrl. ParseConfig must know each of them. The only
+// class is named "0", like the key of each map, and it has denyPodAnnotation.
 func TestEveryFieldOfGoresctrlIsRead(t *testing.T) {
 	var theirs goresctrl.Config
 	fill(reflect.ValueOf(&theirs).Elem())

@@ -50,7 +50,7 @@ func TestAScrapeDoesNotWaitWhileCountersAreReassigned(t *testing.T) {
 	scrape = func() { used = len(measured(t, b, "gold")) }
 	b.MonitorAll(t.Context(), running)
 	if used == 0 {
-		t.Error("nobody has measured the class")
+		t.Error("the class was not measured while the counters were read")
 	}
 }
 

@@ -26,7 +26,9 @@ const withoutTheSecond = "l3Allocation of cache IDs 1 has no effect: this machin
 // cpus takes the CPUs of the second cache offline, and online again.
 type cpus struct{ offline, online func() }
 
-// cpusComeAndGo has a class that is configured, one that drains, the root group, and what the root group had before.
+// cpusComeAndGo takes the CPUs of the second cache offline and online, and checks how Repair restores a configured class, a
+// draining class and the root group. At the end, the classes are removed while the CPUs are offline. When the CPUs come back, the
+// root group must have its initial values.
 func cpusComeAndGo(t *testing.T, b *Backend, second cpus, schemata func() map[string]string) {
 	t.Helper()
 	must(t, b.Apply(t.Context(), &Config{}))

@@ -133,7 +133,8 @@ func TestAssignableCountersOfTheKernel(t *testing.T) {
 	wantCounters(t, host, restarted, containers[2:], 0)
 }
 
-// wantCounters compares what is reported with the kernel's assignments. The first containers have counters, and the last ones have none.
+// wantCounters compares what is reported with the kernel's assignments. The last `lacking` containers have no counters, and the
+// others have some.
 func wantCounters(t *testing.T, host hostfs.Root, b *Backend, containers []classes.Holder, lacking int) {
 	t.Helper()
 	for i, c := range containers {
@@ -194,7 +195,7 @@ func TestEnergyOfTheKernel(t *testing.T) {
 	removeClasses(t, b)
 }
 
-// TestRMIDsOfAClassOfTheKernel needs MPAM with 4 PMGs.
+// TestRMIDsOfAClassOfTheKernel needs MPAM with 4 PMGs, so that each class has one RMID for itself, and three for containers.
 func TestRMIDsOfAClassOfTheKernel(t *testing.T) {
 	rmidsOfAClass(t, mountNewer(t, "L3_MON/num_rmids", ""), map[string]int{"": 5, "NoFreeRMIDOfClass": 2})
 }
@@ -212,7 +213,8 @@ func TestCodeAndDataApartOfTheKernel(t *testing.T) {
 	removeClasses(t, b)
 }
 
-// rmidsOfAClass has more containers of a class than the class has RMIDs, and wants numbers of containers by reason.
+// rmidsOfAClass starts 5 containers of gold, which has fewer RMIDs, and 2 of bronze. `want` has how many containers have each
+// reason (see namedReasons).
 func rmidsOfAClass(t *testing.T, host hostfs.Root, want map[string]int) {
 	t.Helper()
 	b := newBackend(host, &several{})

@@ -87,6 +87,7 @@ func TestTheSameClassFileAppliesToEachSimulatedMachine(t *testing.T) {
 			if diff := cmp.Diff(map[string]string{"gold": test.gold, "bronze": test.bronze}, dividedIn(b)); diff != "" {
 				t.Errorf("values (-want +got):\n%s", diff)
 			}
+			// In the table of docs/rdt.md, the caches of Arm have the IDs 0 and 1.
 			row := strings.ReplaceAll("| `"+test.gold+"` | `"+test.bronze+"` |", "65536=", "1=")
 			if test.spec.Options == "" && !strings.Contains(string(page), row) {
 				t.Errorf("docs/rdt.md lacks the values %s", row)
@@ -102,8 +103,9 @@ func TestTheSameClassFileAppliesToEachSimulatedMachine(t *testing.T) {
 	}
 }
 
-// freeRMIDs lets the kernel use the RMIDs of removed groups again, whose data never leaves the cache of an emulated CPU. The kernel checks
-// that each second.
+// freeRMIDs lets the kernel use the RMIDs of removed groups again. The kernel keeps such an RMID while more of its data is in the
+// cache than a limit allows, and on an emulated CPU, the data never leaves the cache. So freeRMIDs raises the limit, which the
+// kernel checks each second.
 func freeRMIDs(t *testing.T, host resctrl.FS) {
 	t.Helper()
 	const file, most = sim.MountPoint + "/info/L3_MON/max_threshold_occupancy", "67108864"

@@ -168,6 +168,8 @@ func checkWrite(op Op, current, wanted map[string]resctrl.Schemata, info resctrl
 	return nil
 }
 
+// newOverlap describes cache bits that two groups share now, although they share none before and none after the change. It returns
+// "" if there are none.
 func newOverlap(now, current, wanted map[string]resctrl.Schemata) string {
 	for a := range now {
 		for b := range now {

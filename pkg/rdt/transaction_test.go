@@ -76,7 +76,7 @@ func TestAFailedRollbackIsReported(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
-	refuse(fs, syscall.EIO, func(call sim.Call) bool { return call.N >= 5 })
+	refuse(fs, syscall.EIO, func(call sim.Call) bool { return call.N >= 5 }) // one operation, and all those that would undo the others
 
 	err := b.Apply(t.Context(), parse(t, others))
 	if !errors.Is(err, ErrRollback) || !errors.Is(err, syscall.EIO) {

@@ -78,9 +78,9 @@ func TestClassesThatHaveOnlyCacheThatDevicesUseAreReported(t *testing.T) {
 	}
 }
 
-// TestPartitionsWithSharedWithDevicesGetTheBitsThatDevicesUse has 12 bits, of which other hardware uses the highest two, the
-// lowest two, or none. A partition with sharedWithDevices gets that end of the mask. The other partitions get their bits from
-// the lowest free one on, in the order of their names.
+// TestPartitionsWithSharedWithDevicesGetTheBitsThatDevicesUse has a cache of 12 bits, of which other hardware uses the highest two,
+// the lowest two, or none. A partition with sharedWithDevices gets that end of the mask. The other partitions get their bits from
+// the lowest free one on, in the order of their names. Each row adds a partition to the partition b, which has 50%.
 func TestPartitionsWithSharedWithDevicesGetTheBitsThatDevicesUse(t *testing.T) {
 	for text, test := range map[string]struct {
 		shareable uint64
@@ -145,8 +145,9 @@ func TestDeviceTrafficNeedsNoRMID(t *testing.T) {
 	}
 }
 
-// TestOtherClassesGetTheRMIDsOfRemovedGroups has RMIDs for the root group and two classes. The kernel needs time to free those of removed
-// groups, and meanwhile drift is repaired. It does not give the RMIDs back to the former classes.
+// TestOtherClassesGetTheRMIDsOfRemovedGroups has RMIDs for the root group and two classes. The kernel needs time to free those of
+// removed groups. A repair of drift must not take the free RMIDs for the removed groups, so that the next configuration gets them.
+// It has the new classes again (d), or the former ones (c).
 func TestOtherClassesGetTheRMIDsOfRemovedGroups(t *testing.T) {
 	for _, last := range []string{"c", "d"} {
 		spec := sim.AMDSpec()
