@@ -257,7 +257,7 @@ func (b *Backend) apply(config *Config, kept map[string]resctrl.Schemata) error 
 	b.root = nil
 	if rootConfigured {
 		b.root = before[resctrl.Root].RestrictedTo(wanted[resctrl.Root])
-		maps.Copy(b.root, original) // `before` counts only for caches that have appeared with their CPUs
+		maps.Copy(b.root, original) // so `before` gives only the values of caches that have appeared with their CPUs
 	} else {
 		delete(next.effective, resctrl.Root) // the root group is not managed any more
 	}

@@ -217,7 +217,7 @@ func (b *Backend) deviceChange(t resctrl.Tree, next *live) (*deviceChange, error
 	return change, nil
 }
 
-// do returns the operation that changes device traffic, if it differs.
+// do returns the operation that changes device traffic. It returns none if the masks stay the same.
 func (c *deviceChange) do() []Op {
 	if c == nil || sameMasks(c.from, c.to) {
 		return nil

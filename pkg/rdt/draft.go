@@ -47,7 +47,7 @@ func (b *Backend) Draft(class string, bounds []classes.Bound) map[string]any {
 	return map[string]any{"partitions": map[string]any{"shared": partition}}
 }
 
-// cachePercent returns the smallest multiple of 5 whose per cent of the L3 cache with this ID have at least this size. It is
+// cachePercent returns the smallest share of the L3 cache `id` that has at least `bytes` bytes, as a multiple of 5 per cent. It is
 // 0 if the size of the cache is unknown.
 func cachePercent(info resctrl.Info, id string, bytes float64) uint64 {
 	number, err := strconv.Atoi(id)

@@ -165,8 +165,9 @@ func (c *Config) indivisible(level string) error {
 	return nil
 }
 
-// sharedIDs returns at least one cache ID for each combination of settings that the partitions have for the cache IDs
-// which they name. If they name none, it returns -1, because the settings then apply to all cache IDs.
+// sharedIDs returns the cache IDs for which the shares of the partitions must be checked: of the IDs that partitions name, at least
+// one for each combination of settings. If the partitions name no IDs, it returns -1, because the settings then apply to all cache
+// IDs.
 func (c *Config) sharedIDs(level string) (ids []int) {
 	var named spans
 	for _, p := range c.partitions {

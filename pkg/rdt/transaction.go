@@ -48,9 +48,9 @@ func transact(
 	return effective, nil
 }
 
-// restore undoes a failed change as far as possible, and returns cause. It removes new groups, and then restores device traffic and the
-// other groups, which need the CLOSIDs of the new groups. It skips caches that have disappeared with their CPUs meanwhile, because the
-// kernel refuses a write with such a cache. If restore fails, the error also wraps ErrRollback.
+// restore undoes a failed change as far as possible, and returns `cause`. It removes new groups, and then restores device traffic
+// and the other groups, which need the CLOSIDs of the new groups. It skips caches that have disappeared with their CPUs meanwhile,
+// because the kernel refuses a write with such a cache. If restore fails, the error also wraps ErrRollback.
 func restore(t resctrl.Tree, cause error, before, wanted map[string]resctrl.Schemata, devices *deviceChange) error {
 	m, err := readMachine(t)
 	if err != nil {

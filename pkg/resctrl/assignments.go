@@ -24,9 +24,9 @@ func (a Assignments) Lacks(event Event) bool {
 	return false
 }
 
-// Assignments reads which counters of memory bandwidth a group has. A group has none if there are more groups than counters, or after
-// a change of info/L3_MON/mbm_assign_mode. The result is nil if counters are not assigned to groups now, so that each group has its own:
-// the CPU or the kernel may lack assignable counters, and the mode may be another one than mbm_event.
+// Assignments reads which counters of memory bandwidth a group has. A group has none if there are more groups than counters, or
+// after a change of info/L3_MON/mbm_assign_mode. The result is nil if each group has counters of its own, because the CPU or the
+// kernel cannot assign counters, or the mode is not mbm_event.
 func (t Tree) Assignments(group string) (Assignments, error) {
 	data, err := t.host.ReadFile(t.path(group, "mbm_L3_assignments"))
 	switch {
@@ -39,7 +39,7 @@ func (t Tree) Assignments(group string) (Assignments, error) {
 }
 
 // ParseAssignments reads a file mbm_L3_assignments. Its lines are like "mbm_total_bytes:0=e;1=_" (mbm_L3_assignments_show in
-// fs/resctrl/monitor.c). It passes over events and cache IDs that this package does not know.
+// fs/resctrl/monitor.c). It skips events and cache IDs that this package does not know.
 func ParseAssignments(data []byte) Assignments {
 	found := Assignments{}
 	for line := range strings.Lines(string(data)) {

@@ -8,6 +8,6 @@
 // control group, and MonitoringGroup(NAME, PART) for a monitoring group in it. The package knows nothing of what groups
 // are for, keeps no state and takes no locks, so callers serialize their changes.
 //
-// An error wraps the kernel's errno. After a failed change, it also has the kernel's explanation from
-// info/last_cmd_status. Callers decide on NotExist, ErrEnded, ErrUnmounted and *Unavailable.
+// An error wraps the kernel's errno. After a failed change, it also has the kernel's explanation from info/last_cmd_status. Callers
+// can tell errors apart by NotExist, ErrEnded, ErrUnmounted and *Unavailable.
 package resctrl

@@ -218,8 +218,8 @@ const (
 	telemetryInfo  = "PERF_PKG_MON"
 )
 
-// infoFileNames returns the files that ParseInfo reads in the directory of a resource below info/. Directories of
-// monitoring and of unknown resources have files, too, because they also limit the number of groups.
+// infoFileNames returns the files that ParseInfo reads in the directory of a resource below info/. It returns files for directories
+// of monitoring and of unknown resources, too, because these also limit the number of groups.
 func infoFileNames(resource string) []string {
 	switch schema := Schema(resource); {
 	case schema == MB:

@@ -66,11 +66,11 @@ func (g *groupCount) grow(series classes.Series, value float64) float64 {
 	return max(0, value-last)
 }
 
-// unclear reports whether a value is a 0 whose meaning is unknown. On Arm, a counter that is not ready reads 0, and
-// later continues from its old value. A counter that the kernel has reset also reads 0. So that no byte counts twice,
-// such a 0 is treated like a counter that cannot be read, unless the last value was 0, or the backend has created the
-// group. If the kernel has reset the counter after all, some growth is lost: all growth up to the next reading that is
-// not 0, or only as much as the old value if that reading is above it.
+// unclear reports whether a value is a 0 whose meaning is unknown. On Arm, a counter that is not ready reads 0, and later continues
+// from its old value. A counter that the kernel has reset also reads 0. So that no byte counts twice, such a 0 is treated like a
+// counter that cannot be read, unless the last value was 0, or the backend has created the group. If the kernel has reset the
+// counter after all, the growth up to the next reading that is not 0 is lost. If that reading is above the old value, only a part
+// of the growth is lost, which is as large as the old value.
 func (g *groupCount) unclear(series classes.Series, value float64) bool {
 	last, known := g.last[series]
 	return series.Cumulative() && value == 0 && (last > 0 || !known && !g.created)

@@ -102,7 +102,8 @@ func (m *monitors) differs(id string, selected bool, to string) bool {
 	return !known || !s.hasGroup() || s.control != to
 }
 
-// set records that a container has a monitoring group. A group that was moved lacks its counter as before.
+// set records that a container has a monitoring group. If a group without a counter was moved, the state still reports that the
+// counter is missing.
 func (m *monitors) set(id, control string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

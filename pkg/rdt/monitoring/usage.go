@@ -59,7 +59,7 @@ func readingOf(counters resctrl.Counters) classes.Reading {
 	return reading
 }
 
-// SeriesOf returns the series whose values a counter has.
+// SeriesOf returns the series to which the values of a counter belong.
 func SeriesOf(counter resctrl.Counter) classes.Series {
 	series := classes.Series{Part: strconv.Itoa(counter.Domain)}
 	switch counter.Event {
