@@ -31,7 +31,8 @@ type bridge struct {
 	clients []*ttrpc.Client
 }
 
-// lifecycle is the last hook of a pod or container that was called. `unchanged` is that of a hook that does not count.
+// lifecycle is the state of a pod or container after the last hook that was called for it. `unchanged` stands for a hook that does
+// not change the state.
 type lifecycle int
 
 const (

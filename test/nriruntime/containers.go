@@ -53,7 +53,8 @@ type container struct {
 	pod    *pod
 	config ContainerConfig
 
-	// Runtime.mu guards the following fields. Plugins get no event of the container before it is in Runtime.containers.
+	// Runtime.mu guards the following fields as soon as the container is in Runtime.containers. Before, only CreateContainer uses
+	// them.
 	state     api.ContainerState
 	pid       int
 	createdAt time.Time

@@ -21,8 +21,8 @@ func (b *bridge) call(hook, id string, after lifecycle, do func(*adaptation.Adap
 	return b.callLocked(hook, id, after, do)
 }
 
-// callLocked calls a hook of a pod or container, whose lifecycle is then `after`, even if a plugin has returned an error. It calls the
-// hooks for its stop and its removal only once.
+// callLocked calls a hook of a pod or container, and then sets its lifecycle to `after`, even if a plugin has returned an error. It
+// calls the hooks for the stop and for the removal only once.
 func (b *bridge) callLocked(hook, id string, after lifecycle, do func(*adaptation.Adaptation) error) error {
 	before := b.state[id]
 	if after == removed && before == removed || after == stopped && (before == stopped || before == removed) {

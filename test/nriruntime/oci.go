@@ -26,7 +26,7 @@ type OCI interface {
 	Start(ctx context.Context, id string) error
 	// Exec starts one more process in the container, in the cgroup and the resctrl group that the spec names.
 	Exec(ctx context.Context, spec Spec) (pid int, err error)
-	// Update writes unified to the container's cgroup.
+	// Update writes `unified` to the container's cgroup.
 	Update(ctx context.Context, id string, unified map[string]string) error
 	// Delete ends all processes of the container and removes its cgroup. It is idempotent.
 	Delete(ctx context.Context, id string) error

@@ -185,7 +185,7 @@ func TestSpec(t *testing.T) {
 			t.Errorf("got %+v", m.created)
 		}
 	})
-	t.Run("a container that runc cannot make is not started, and no hook is called", func(t *testing.T) {
+	t.Run("a container that runc cannot make is not started, and no further hook is called", func(t *testing.T) {
 		m := &machine{refuse: errors.New("no such group")}
 		r, p := newRuntime(t, nriruntime.Options{OCI: m}), &plugin{}
 		connect(t, r, p)
@@ -258,7 +258,7 @@ func TestUnsolicitedUpdate(t *testing.T) {
 }
 
 func TestRestart(t *testing.T) {
-	t.Run("a plugin that reconnects is synchronized with running containers only", func(t *testing.T) {
+	t.Run("a plugin that reconnects is synchronized with the containers that have not ended", func(t *testing.T) {
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
 		pod := runPod(t, r, "pod")
 		check(t, r.StartContainer(t.Context(), create(t, r, pod, "runs")))
@@ -279,7 +279,7 @@ func TestRestart(t *testing.T) {
 			t.Error(diff)
 		}
 	})
-	t.Run("a runtime that dies during the handshake leaves its socket behind", func(t *testing.T) {
+	t.Run("a runtime can start after another one has died during the handshake with a plugin", func(t *testing.T) {
 		r, p := newRuntime(t, nriruntime.Options{}), &plugin{}
 		r.Stop()
 		died := must[<-chan struct{}](t)(nriruntime.DieDuringHandshake(r.Socket()))
@@ -346,7 +346,7 @@ func TestCgroupDir(t *testing.T) {
 	}
 
 	for name, systemd := range map[string]bool{"cgroupfs": false, "systemd": true} {
-		t.Run(name+" paths of a container lie in its pod's", func(t *testing.T) {
+		t.Run(name+" paths of a container are below the cgroup of its pod", func(t *testing.T) {
 			r, p := newRuntime(t, nriruntime.Options{SystemdCgroups: systemd}), &plugin{}
 			var parent, own string
 			p.create = func(pod *api.PodSandbox, c *api.Container) (*api.ContainerAdjustment, error) {
