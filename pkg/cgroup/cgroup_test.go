@@ -133,7 +133,7 @@ func TestATreeWhoseControllersCannotBeReadHasNoIOController(t *testing.T) {
 
 func TestTheMountsOfThePluginAreUsedIfThoseOfProcess1CannotBeRead(t *testing.T) {
 	m := simcgroup.New()
-	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES})
+	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES}) // only the first read, that of process 1
 	if _, _, err := detect(t, m).IORoot(); err != nil {
 		t.Error(err)
 	}
@@ -172,14 +172,14 @@ func TestATargetIsFoundByPathOrProcess(t *testing.T) {
 		{"not a child that the container created", classes.Holder{Container: "c", ID: "c3", CgroupsPath: "kubepods-pod1.slice:crio:c3", PID: 300},
 			"/kubepods.slice/kubepods-pod1.slice/crio-c3.scope", nil},
 		{"by its process when there is no path", classes.Holder{Container: "c", ID: "c1", PID: 100}, dir, nil},
-		{"by its process when the path is elsewhere", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1", PID: 100}, dir, nil},
-		{"by its process when the path is below another cgroup", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "pod1/c1", PID: 100}, dir, nil},
+		{"by its process when the path does not exist", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1", PID: 100}, dir, nil},
+		{"by its process when the path is relative to another cgroup", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "pod1/c1", PID: 100}, dir, nil},
 		{"not by a process in a cgroup that is not its own", classes.Holder{Container: "c", ID: "c9", CgroupsPath: "/elsewhere/c9", PID: 100},
 			"", ErrNoCgroup},
-		{"not at all without a cgroup", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1"}, "", ErrNoCgroup},
-		{"not at all without a process", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1", PID: 999}, "", ErrNoCgroup},
+		{"not at all when the path does not exist and the process is unknown", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1"}, "", ErrNoCgroup},
+		{"not at all when neither the path nor the process exists", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/elsewhere/c1", PID: 999}, "", ErrNoCgroup},
 		{"not by the sandbox's process in pod scope", classes.Holder{PodUID: "1", CgroupsPath: "/elsewhere/pod1", PID: 100}, "", ErrNoCgroup},
-		{"not outside of the tree, process or not", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/../etc/c1", PID: 100}, "", ErrBadPath},
+		{"not outside of the tree, even by its process", classes.Holder{Container: "c", ID: "c1", CgroupsPath: "/../etc/c1", PID: 100}, "", ErrBadPath},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, _, err := tree.IODir(test.target)
@@ -193,7 +193,7 @@ func TestATargetIsFoundByPathOrProcess(t *testing.T) {
 	}
 }
 
-// TestACgroupThatOthersCanHaveIsRefused: the path of a cgroup must end with the ID of its container or the UID of its pod.
+// TestACgroupThatOthersCanHaveIsRefused: the path of a cgroup must contain the ID of its container or the UID of its pod.
 // Otherwise a class could be set for other containers.
 func TestACgroupThatOthersCanHaveIsRefused(t *testing.T) {
 	const id = "0c5e"
@@ -260,7 +260,7 @@ func TestARemovedDescendantHasNoThreads(t *testing.T) {
 	m.AddCgroup(dir + "/gone")
 	m.AddProcess(dir, 100)
 	for err, fatal := range map[error]bool{syscall.ENODEV: false, syscall.ENOENT: false, syscall.EIO: true} {
-		m.Inject(simcgroup.Fault{Op: "read", File: "cgroup.threads", Skip: 1, Err: err})
+		m.Inject(simcgroup.Fault{Op: "read", File: "cgroup.threads", Skip: 1, Err: err}) // the read of the descendant
 		got, gotErr := detect(t, m).Threads(holder)
 		if fatal != (gotErr != nil) || !fatal && !cmp.Equal(got, []int{100}) {
 			t.Errorf("%v: got %v, %v", err, got, gotErr)

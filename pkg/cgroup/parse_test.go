@@ -82,6 +82,8 @@ func TestTheCgroupOfAHierarchyIsReadFromProc(t *testing.T) {
 	}
 }
 
+// TestACgroupBelowAPartlyMountedTreeIsWithinIt mounts the cgroup `root` at /cg. The path `group` is from /proc/PID/cgroup. It
+// begins with `root` or, in a cgroup namespace, is relative to `root`.
 func TestACgroupBelowAPartlyMountedTreeIsWithinIt(t *testing.T) {
 	for _, test := range []struct{ root, group, want string }{
 		{"/", "/a/b", "/cg/a/b"}, {"/docker/1", "/docker/1/a", "/cg/a"}, {"/docker/1", "/a", "/cg/a"},

@@ -13,6 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// answers has the errors of reads, by path. Every other file contains 7.
 type answers map[string]error
 
 func (a answers) ReadFile(path string) ([]byte, error) {

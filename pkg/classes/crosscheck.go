@@ -110,7 +110,7 @@ func (r *draft) checkSettings(seen map[Setting]*draft) {
 		return
 	}
 	for _, setting := range setter.Sets() {
-		if first := seen[setting]; first != nil && (first.Kind != r.Kind || !r.kind.Single) { // checkSingle reports the others
+		if first := seen[setting]; first != nil && (first.Kind != r.Kind || !r.kind.Single) { // checkSingle reports two of a Single kind
 			r.section.Report("sets %s, and so does %s at %s; let only one resource set it", setting, cmp.Or(first.Name, "another resource"), first.place())
 			return
 		}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestKubeletAnnotationsCopiedFromThePodAreIgnored: some runtimes copy the annotations of a pod to its containers. So an
-// annotation that the pod has, too, may be of a user.
+// TestKubeletAnnotationsCopiedFromThePodAreIgnored: some runtimes copy the annotations of a pod to its containers. An
+// annotation that the pod also has may thus come from a user, and not from the kubelet.
 func TestKubeletAnnotationsCopiedFromThePodAreIgnored(t *testing.T) {
 	for _, key := range []string{AllocatedKeyPrefix + "rdt", "io.kubernetes.cri.rdt-class"} {
 		value := "gold"

@@ -32,7 +32,7 @@ func TestAnnotationsThatRequestNothingAreReported(t *testing.T) {
 		{"blockio.resources.kubernetes.io/container.side", "", ""},
 		{"blockio.resources.kubernetes.io/container.none", "none", noContainer},
 		{"blockio.resources.kubernetes.io/side", "", noRequest},
-		// Ignored leaves out keys in other domains, and keys of the kubelet and the runtimes.
+		// Ignored leaves out keys without a domain or in other domains, and keys of the kubelet and the runtimes.
 		{"allocated.qos.noderesource.dev/x", "", ""},
 		{"assigned.qos.noderesource.dev", "", ""},
 		{"rdt.resources.beta.kubernetes.io/container.none", "", ""},

@@ -63,6 +63,7 @@ func TestParseReadsWholeResources(t *testing.T) {
 	}
 }
 
+// TestEmptyFilesAreRefused also has a file that ends after "resources:" (head), so that this field has no value.
 func TestEmptyFilesAreRefused(t *testing.T) {
 	for _, text := range []string{"", "\n\n", "# just a comment\n", "---\n", "---\n# c\n", "null\n", head} {
 		if _, err := parseText(text); err == nil {
@@ -152,6 +153,7 @@ func TestProblemsOfAConfigFileNameThatFile(t *testing.T) {
 	}
 }
 
+// TestAliasesAndMergesAreResolved expects the merged fields gold and bronze after the mapping's own field silver.
 func TestAliasesAndMergesAreResolved(t *testing.T) {
 	text := resource("name: blockio", "blockio:", "  classes: &c {gold: &g {x: 1}, bronze: {<<: *g}}") +
 		"- name: vendor.example/x\n  blockio:\n    classes: {<<: *c, silver: *g}\n"
@@ -165,6 +167,8 @@ func TestAliasesAndMergesAreResolved(t *testing.T) {
 	}
 }
 
+// TestMergedFieldsDoNotReplaceOwnOnes has two merge keys. The second one has a list of two mappings, of which the first
+// one wins.
 func TestMergedFieldsDoNotReplaceOwnOnes(t *testing.T) {
 	text := resource("<<: {name: blockio, defaultClass: bronze}", "defaultClass: gold", "<<: ", "- {scope: container}", "- {scope: nowhere}", "blockio: {classes: {gold: , bronze: }}")
 	config, err := parseText(text)
@@ -212,7 +216,7 @@ func TestHostileFilesAreRefusedInOneLine(t *testing.T) {
 		"an alias bomb":        {bomb, "the file has more than 20000 values (each use of an alias counts); split the file"},
 		"an alias to itself":   {"a: &a [*a]\n", "is nested deeper than 50 levels"},
 		"deep nesting":         {strings.Repeat("[", 9000) + strings.Repeat("]", 9000), "is nested deeper than 50 levels"},
-		"deeper than the YAML": {strings.Repeat("[", 200000), "is not YAML"},
+		"too deep for parsing": {strings.Repeat("[", 200000), "is not YAML"},
 		"a large file":         {strings.Repeat("#", MaxFileSize+1), "is larger than 256 KiB"},
 		"zeros":                {"\x00\x00\x00", "is not YAML"},
 		"an ELF file":          {"\x7fELF\x02\x01\x01\x00\xff\xfe", "is not YAML"},
@@ -253,7 +257,7 @@ func TestProblemsOfAFileAreLimited(t *testing.T) {
 	}
 	_, err := parseText("apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\n" + text.String())
 	problems := SplitErrors(err)
-	if len(problems) != 101 || problems[100].Error() != "a.yaml: has 150 more problems" {
+	if len(problems) != maxProblems+1 || problems[maxProblems].Error() != "a.yaml: has 150 more problems" {
 		t.Errorf("%d problems, the last: %v", len(problems), problems[len(problems)-1])
 	}
 }

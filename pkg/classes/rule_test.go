@@ -46,7 +46,7 @@ func ruledCatalog() *Catalog {
 			{Name: "labelled", Class: "late", Labels: notes{"app": "web", "tier": "front"}},
 			{Name: "pinned", Class: "late", ImageDigests: []string{digest}},
 			{Name: "both", Class: "first", Namespaces: []string{"batch"}, PodQOS: []PodQOS{BestEffort}},
-			{Name: "never", Class: "late", Namespaces: []string{"kube-system"}},
+			{Name: "never", Class: "late", Namespaces: []string{"kube-system"}}, // because the rule exempt is before it
 		},
 	}}, {Resource: Resource{Name: BlockIOResource, Scope: ContainerScope, DefaultClass: "bronze", Classes: twoClasses()}}})
 }

@@ -103,7 +103,8 @@ func (b *Backend) lacks(f cgroupFile, groups map[string][]string) bool {
 // topGroups returns the controllers of the cgroups below the root, by directory.
 func (o Options) topGroups() map[string][]string {
 	groups := map[string][]string{}
-	names, _ := o.FS.Glob(path.Join(root, "*")) // a pattern that goes on would list these cgroups, which can have thousands of others
+	// The pattern "*/cgroup.controllers" would also list the children of each cgroup, which can be thousands.
+	names, _ := o.FS.Glob(path.Join(root, "*"))
 	for _, dir := range names {
 		if has, err := o.read(path.Join(dir, "cgroup.controllers")); err == nil {
 			groups[dir] = strings.Fields(has)
@@ -124,7 +125,8 @@ func (o Options) checkProperty(p property) error {
 	return nil
 }
 
-// checkOpenFiles reports a hard limit of open files that the kernel refuses. The limit 0 is empty.
+// checkOpenFiles reports a hard limit of open files that the kernel refuses. `hard` is empty if the limit is 0, as in the
+// result of `words`.
 func (o Options) checkOpenFiles(hard string) error {
 	const file = "/proc/sys/fs/nr_open"
 	text, err := o.read(file)

@@ -47,7 +47,7 @@ func TestAPropertyBecomesTheSettingOfAContainer(t *testing.T) {
 		{"a relative OOM score is at least -997", "{oomScoreAdj: {add: -2000}}", kubelet("900"), "process.oomScoreAdj=-997"},
 		{"a relative OOM score with privileges", "{allowPrivileged: true, oomScoreAdj: {add: -2000}}", kubelet("900"), "process.oomScoreAdj=-1000"},
 		{"an OOM score with privileges", "{allowPrivileged: true, oomScoreAdj: -1000}", kubelet("900"), "process.oomScoreAdj=-1000"},
-		{"resource limits", "{rlimits: {nofile: 4096, memlock: unlimited, core: 0, nproc: {soft: 10, hard: 20}}}", classes.Spec{},
+		{"resource limits, without fields that are 0", "{rlimits: {nofile: 4096, memlock: unlimited, core: 0, nproc: {soft: 10, hard: 20}}}", classes.Spec{},
 			"process.rlimits[RLIMIT_CORE]= process.rlimits[RLIMIT_MEMLOCK]=hard=18446744073709551615 soft=18446744073709551615 " +
 				"process.rlimits[RLIMIT_NOFILE]=hard=4096 soft=4096 process.rlimits[RLIMIT_NPROC]=hard=20 soft=10"},
 		{"an I/O priority", "{ioPriority: idle}", classes.Spec{}, "process.ioPriority=class=IOPRIO_CLASS_IDLE"},
@@ -58,7 +58,7 @@ func TestAPropertyBecomesTheSettingOfAContainer(t *testing.T) {
 		{"a memory policy", "{memoryPolicy: {mode: interleave, nodes: '0,1,3'}}", classes.Spec{}, "linux.memoryPolicy=mode=MPOL_INTERLEAVE nodes=0-1,3"},
 		{"a memory policy of one node", "{memoryPolicy: {mode: bind, nodes: 0}}", classes.Spec{}, "linux.memoryPolicy=mode=MPOL_BIND nodes=0"},
 		{"a memory policy without nodes", "{memoryPolicy: {mode: local}}", classes.Spec{}, "linux.memoryPolicy=mode=MPOL_LOCAL"},
-		{"a share of the memory limit", "{memory: {high: 80%, min: 100%}}", limited,
+		{"a share of the memory limit, in whole pages", "{memory: {high: 80%, min: 100%}}", limited,
 			"linux.resources.unified[memory.high]=858992640 linux.resources.unified[memory.min]=1073741824"},
 		{"sizes", "{memory: {high: max, low: 64Mi, swapMax: 0, oomGroup: true}}", classes.Spec{}, "linux.resources.unified[memory.high]=max " +
 			"linux.resources.unified[memory.low]=67108864 linux.resources.unified[memory.oom.group]=1 linux.resources.unified[memory.swap.max]=0"},

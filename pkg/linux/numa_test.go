@@ -33,8 +33,8 @@ func TestAMemoryPolicyIsReadBack(t *testing.T) {
 	}
 }
 
-// TestAMemoryPolicyThatNoClassCanHaveIsStale uses a process that has set a flag of its policy. The values of its cgroup
-// are still observed.
+// TestAMemoryPolicyThatNoClassCanHaveIsStale uses a process that has set a flag of its policy. The class is known
+// nevertheless, as soon as Enforce has set pids.max of the cgroup.
 func TestAMemoryPolicyThatNoClassCanHaveIsStale(t *testing.T) {
 	m := sim.New(sim.Options{})
 	backend, pid := running(t, m, "{memoryPolicy: {mode: bind, nodes: 0-1}, pids: {max: 100}}", nil)
@@ -63,7 +63,8 @@ func running(t *testing.T, m *sim.Machine, properties string, policy *api.LinuxM
 	return backend, pid
 }
 
-// TestValuesThatAreTheSameForAllContainersAreReported has an OOM score that depends on the container.
+// TestValuesThatAreTheSameForAllContainersAreReported has one value that depends on the container, the OOM score, which is
+// left out.
 func TestValuesThatAreTheSameForAllContainersAreReported(t *testing.T) {
 	backend, _ := running(t, sim.New(sim.Options{}),
 		"{pids: {max: 100}, oomScoreAdj: {add: 10}, rlimits: {nofile: 5}, memoryPolicy: {mode: bind, nodes: 0}}", nil)

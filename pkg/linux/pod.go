@@ -17,9 +17,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// enforcePod makes a pod idle or not. When the pod's cgroup becomes idle, the kernel forgets the weight that the
-// kubelet has set (sched_group_set_idle of kernel/sched/fair.c). So enforcePod records the weight before, and restores
-// it afterwards.
+// enforcePod sets cpu.idle of a pod's cgroup. When the cgroup becomes idle, the kernel forgets the weight that the kubelet
+// has set (sched_group_set_idle of kernel/sched/fair.c). So enforcePod first records the weight, and restores it when the
+// cgroup is no longer idle.
 func (b *Backend) enforcePod(target classes.Holder, from, to string) error {
 	wanted, sets, err := b.idle(target, from, to)
 	if err != nil || !sets {
@@ -111,7 +111,7 @@ func (b *Backend) observePod(target classes.Holder, want string) (classes.Observ
 
 // podRecord has the values of a pod's cgroup before its class.
 type podRecord struct {
-	// Idle is the content of cpu.idle. Weight is the content that cpu.weight had when the pod was last not idle, or
+	// Idle is the content of cpu.idle. Weight is the last content that cpu.weight had while the pod was not idle. It is
 	// empty if that is unknown.
 	Idle   string `json:"idle"`
 	Weight string `json:"weight,omitempty"`

@@ -47,7 +47,7 @@ func policies() map[string]int {
 
 func policyNames() []string { return []string{"other", "batch", "idle", "fifo", "rr"} }
 
-// schedulerText returns the text of classes.SettingScheduler. A nice value belongs to policies without priorities.
+// schedulerText returns the text of classes.SettingScheduler. It leaves out the nice value of a policy with a priority.
 func schedulerText(policy int, nice, priority int64) string {
 	names := map[int]string{0: "SCHED_OTHER", 1: "SCHED_FIFO", 2: "SCHED_RR", 3: "SCHED_BATCH", 5: "SCHED_IDLE", 6: "SCHED_DEADLINE"}
 	if priority > 0 {

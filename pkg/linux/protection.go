@@ -49,10 +49,10 @@ func (o Options) capped(dir string, p property, text string) string {
 	return fmt.Sprintf("%s %s %s because %s (set %s to %s or more there)", p.name, own, effect, strings.Join(parents, " and "), p.setting.Key, own)
 }
 
-// excessive describes a memory protection that is not below memory.high or the memory limit of the container. Other
-// classes and the kubelet can set these limits. The kernel does not protect a cgroup from its own limits
-// (mem_cgroup_unprotected in include/linux/memcontrol.h). But it protects the cgroup from the limits of the pod, which
-// are as low if the pod has only this container. excessive returns "" if the protection is lower.
+// excessive describes a memory protection that is not below memory.high or the memory limit of the container, or returns
+// "" if there is none. Other classes and the kubelet can set these limits. The kernel does not protect a cgroup from
+// reclaim by its own limits (mem_cgroup_unprotected in include/linux/memcontrol.h). It does protect the cgroup from reclaim
+// by the limits of the pod, and the limits of a pod with only one container are those of the container.
 func (o Options) excessive(dir string, limit int64, p property, text string) string {
 	own := bytesOf(text)
 	if own == 0 {

@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// stalls remembers the cgroups that stall at memory.high. A report begins after two rounds, and ends when the cgroup is clearly below the
-// limits at which it began, so that it does not come and go at these limits.
+// stalls remembers the cgroups that stall at memory.high. A cgroup is reported after it has stalled in two rounds, until it is clearly
+// below the limits at which a report begins, so that the report does not come and go at these limits.
 type stalls struct {
 	mu sync.Mutex // guards the maps
 	// `last` has the cgroups that stalled in the last round, and `current` those that stalled in this round. The value
