@@ -184,7 +184,7 @@ func TestBeforeAConfigurationIsAppliedThereAreNoClasses(t *testing.T) {
 func TestValuesThatTheRuntimeSetAreReadBackAndNotWrittenAgain(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
-	f.machine.Writes()
+	f.machine.Writes() // forgets the writes so far
 	f.enforce(container(), "", "slower")
 	if writes := f.machine.Writes(); len(writes) > 0 {
 		t.Errorf("Enforce made the writes %v, want none", writes)

@@ -70,6 +70,8 @@ func (f fixture) wantCosts(ofSDA, qosOfSDA string) {
 	f.want(qosFile, prefix+qosOfSDA+"8:16 "+ownQoS)
 }
 
+// TestACostModelEnablesWeights has a class file that names the file of calibrate-io for sda. Only then can a class set the
+// weight of sda in io.weight.
 func TestACostModelEnablesWeights(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope)
 	config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(strings.Replace(byFile,
@@ -108,7 +110,7 @@ func TestACostModelIsRepairedAndRestored(t *testing.T) {
 
 func TestAnUnchangedCostModelIsNotWrittenAgain(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(ofSDA))
-	f.machine.Writes()
+	f.machine.Writes() // forgets the writes so far
 	f.apply(inline(ofSDA))
 	if drift, err := f.backend.Repair(t.Context()); err != nil || len(drift.Found) > 0 || len(f.machine.Writes()) > 0 {
 		t.Errorf("drift %v, error %v, want none, and no writes", drift, err)
@@ -188,6 +190,8 @@ func TestTheCostModelOfADiskThatIsGoneIsForgotten(t *testing.T) {
 	}
 }
 
+// TestAfterAnErrorEachCostModelIsAsBefore expects that iocost is disabled for sda, as before. After the writes of the undo, the
+// kernel also lists the parameters that it has chosen for sda.
 func TestAfterAnErrorEachCostModelIsAsBefore(t *testing.T) {
 	for _, test := range []struct {
 		name  string

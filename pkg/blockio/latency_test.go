@@ -28,8 +28,9 @@ func TestALatencyIsATargetForEachDisk(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		machine *simcgroup.Machine
-		both    map[string]string
-		// condition and message are of the condition LatencyEffective. degraded has a part of the reason why `both` is degraded.
+		both    map[string]string // the values of the class, by file; in cgroup v1, 0 means no limit
+		// condition has the condition LatencyEffective, with a part of its message. degraded has a part of the reason why the
+		// class is degraded.
 		condition classes.Condition
 		degraded  string
 	}{
@@ -115,7 +116,7 @@ func TestAContainerThatLeavesAClassLosesItsLatency(t *testing.T) {
 	for name, change := range map[string]func(f fixture, from, to string){
 		"The runtime writes": func(f fixture, from, to string) {
 			f.runtime(from, to)
-			f.machine.Writes()
+			f.machine.Writes() // forgets the writes so far
 			f.enforce(container(), from, to)
 			if more := f.machine.Writes(); len(more) > 0 {
 				f.t.Errorf("the plugin writes again what the runtime has written: %v", more)

@@ -207,6 +207,8 @@ func TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram(t *testing.T) {
 	}
 }
 
+// TestAContainerStartsAlthoughItsRecordCannotBeSaved also checks that the next Repair saves the record: the next process
+// clears the limit.
 func TestAContainerStartsAlthoughItsRecordCannotBeSaved(t *testing.T) {
 	saved := iotest.NewMemory()
 	saved.Err = errors.New("no space left on device")

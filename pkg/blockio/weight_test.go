@@ -66,7 +66,7 @@ func TestWeightsAreSetWhereTheKernelAcceptsThem(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		machine    *simcgroup.Machine
-		heavy, sda map[string]string
+		heavy, sda map[string]string // the values of these two classes, by file
 		// degraded has the degraded classes. effective is true if weights are enabled on any disk.
 		degraded  []string
 		effective bool

@@ -178,7 +178,7 @@ func (c *Costs) write(m *iocgroup.Machine, now map[iocgroup.Device]iocgroup.Cost
 // verify reads the parameters of a step back.
 func (c *Costs) verify(m *iocgroup.Machine, step costStep) error {
 	if step.record == (costRecord{}) {
-		return nil // the kernel chooses parameters
+		return nil // the kernel may choose the restored parameters
 	}
 	got, err := iocgroup.ReadCosts(c.fs, m.Root)
 	if err != nil {

@@ -133,8 +133,8 @@ func (r *Records) Look(target classes.Holder, live iocgroup.Values, known func()
 	return r.Get(target)
 }
 
-// IsNew reports whether the next Look is the first one for the target's cgroup, and records may be lost. It then needs
-// all live values of the cgroup.
+// IsNew reports whether the records of an earlier process are lost, and Look has not looked at the target's cgroup yet. The
+// first Look needs all live values of the cgroup.
 func (r *Records) IsNew(target classes.Holder) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

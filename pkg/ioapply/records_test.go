@@ -51,7 +51,7 @@ func begin(r *Records, class string, values iocgroup.Values) Change {
 
 // TestCompare compares the values that were applied to a cgroup and those that it has (`live`) with the wanted ones. `change`
 // has the values to write, `lower` the lower limits of another program that stay, and `records` what counts as applied.
-// The plugin yields to lower limits only on sdb.
+// The plugin yields to lower limits only on sdb. The two numbers of a value are limits of different kinds; 0 means unlimited.
 func TestCompare(t *testing.T) {
 	ten, seven, five := iocgroup.Value{10}, iocgroup.Value{7}, iocgroup.Value{5}
 	yields := func(s iocgroup.Setting) bool { return s == sdb }
@@ -106,6 +106,7 @@ func TestAnObservationDoesNotReplaceALaterChange(t *testing.T) {
 	}
 }
 
+// TestRecordsSurviveTheProcess begins two changes and confirms none, so the cgroup may have the values of both.
 func TestRecordsSurviveTheProcess(t *testing.T) {
 	saved := memory{}
 	r := newRecords(t, saved)

@@ -110,9 +110,9 @@ func WriteCost(host FS, root string, dev Device, c Cost) error {
 	return nil
 }
 
-// written returns the text to write to a file that is to read `printed`. With "ctrl=auto", the kernel also prints the
-// parameters that it has chosen. These are left out, because written parameters would stay (ioc_cost_model_write in
-// block/blk-iocost.c).
+// written returns the text to write so that the file reads `printed` again, or `initial` if `printed` is empty. With
+// "ctrl=auto", the kernel also prints the parameters that it has chosen. These are left out, because written parameters
+// would stay (ioc_cost_model_write in block/blk-iocost.c).
 func written(printed, initial string) string {
 	if printed == "" {
 		return initial

@@ -62,7 +62,8 @@ func TestMalformedKernelFilesAreErrors(t *testing.T) {
 	}
 }
 
-func TestSchedulers(t *testing.T) {
+// TestTheActiveSchedulerOfADiskIsRead: it is in brackets, unless the disk has only one.
+func TestTheActiveSchedulerOfADiskIsRead(t *testing.T) {
 	for text, want := range map[string]string{
 		"[none] mq-deadline kyber bfq \n": "none", "none mq-deadline kyber [bfq] \n": "bfq", "none\n": "none", "": "", "a b\n": "",
 	} {

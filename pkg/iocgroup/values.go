@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Setting identifies one value of a cgroup. The value is either the limits of a device, or a weight.
+// Setting identifies one value of a cgroup. The value is the limits of a device, a weight, or a latency target.
 type Setting struct {
 	// File names the file in which a weight or a latency target is set. It is empty if the setting is the limits of a device.
 	File File
@@ -45,9 +45,9 @@ func (s *Setting) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Value is the value of a setting. If the setting is a weight, the first element is the weight, and 0 means the file's
-// default. If the setting is the limits of a device, each element is the limit of one kind of throttling, and 0 means
-// unlimited.
+// Value is the value of a setting. For a weight, the first element is the weight, and 0 means the file's default. For a
+// latency target, the first element is the target in microseconds, and 0 means none. For the limits of a device, each
+// element is the limit of one kind of throttling, and 0 means unlimited.
 type Value [RateKinds]uint64
 
 // Values is either the state of a cgroup or a change of such a state. In a state, a device without an entry has no limits and

@@ -79,7 +79,7 @@ func TestLongFieldsAreCut(t *testing.T) {
 }
 
 func TestALimitEndsTheReadAndNamesTheLongestLine(t *testing.T) {
-	long := "900 28 8:1 " + strings.Repeat("/"+strings.Repeat("x", 255), 4) + " /theirs rw - ext4 /dev/sda1 rw\n"
+	long := "900 28 8:1 " + strings.Repeat("/"+strings.Repeat("x", 255), 4) + " /theirs rw - ext4 /dev/sda1 rw\n" // 1067 bytes
 	var points []string
 	err := Read(file(rootMount+long+strings.Repeat(rootMount, 100)), File(1), 2000, func(m Mount) { points = append(points, m.Point) })
 	if !errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), `read /proc/1/mountinfo: `) || !strings.Contains(err.Error(), `the line of "/theirs" has 10`) {

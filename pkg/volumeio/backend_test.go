@@ -127,6 +127,8 @@ func TestVolumeClassesAreUnavailableOnAMachineThatCannotLimitPods(t *testing.T) 
 	}
 }
 
+// TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes gives the pod the class slow, and its two volumes on the same disk the
+// classes silver and gold. Then it takes these classes away one after another.
 func TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 	v.apply("Classes: {slow: [{Devices: [/dev/sdb], ThrottleReadBps: 15M, ThrottleReadIOPS: 300}]}")
@@ -192,6 +194,7 @@ func TestLimitsAreMovedWithTheDiskOfAVolume(t *testing.T) {
 	})
 }
 
+// TestLimitsOfOtherProgramsStay has a limit that no class sets, and a limit that the class silver sets, too.
 func TestLimitsOfOtherProgramsStay(t *testing.T) {
 	for _, foreign := range []string{"8:16 rbps=1234 wbps=max riops=max wiops=max\n", "8:16 rbps=10000000 wbps=max riops=max wiops=max\n"} {
 		v := newVolumes(t, withMounts())
@@ -222,6 +225,8 @@ func TestLimitsStayWhileAVolumeCannotBeFound(t *testing.T) {
 	v.want(podMax, "7:0 rbps=20000000 wbps=max riops=500 wiops=max\n")
 }
 
+// TestLimitsOfOtherDisksAreRemovedAlthoughADeviceIsGone lets the first write, for 7:0, fail as for a device that is gone. So
+// the simulated io.max keeps this line.
 func TestLimitsOfOtherDisksAreRemovedAlthoughADeviceIsGone(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw", "51 40 8:16 / /other rw - ext4 /dev/sdb rw"))
 	v.holdPod()

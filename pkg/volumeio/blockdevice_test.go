@@ -17,7 +17,8 @@ func TestABlockDeviceIsLimited(t *testing.T) {
 	for _, test := range []struct {
 		name, device string
 		mount        string // a further mount of the node, if any
-		class, want  string
+		class        string
+		want         string // io.max of the pod or, if the volume is refused, a part of the error
 		refused      error
 	}{
 		{"a loop device", "7:0", "", "silver", "7:0 " + silverLimits, nil},

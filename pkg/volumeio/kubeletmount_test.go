@@ -44,9 +44,9 @@ func TestTheLimitedDiskIsThatOfTheKubeletsMount(t *testing.T) {
 	}
 }
 
-// TestAVolumeOfAContainerWithoutAPIDIsFoundWithoutTheContainersMounts covers CRI-O before 1.36, which reports no PIDs, and
-// containerd, which reports no PID if the container's shim does not answer.
-func TestAVolumeOfAContainerWithoutAPIDIsFoundWithoutTheContainersMounts(t *testing.T) {
+// TestAVolumeOfAContainerWhosePIDIsUnknownIsFoundWithoutTheContainersMounts covers CRI-O before 1.36, which reports no PIDs,
+// and containerd, which reports no PID if the container's shim does not answer. Only a hostPath volume needs the PID.
+func TestAVolumeOfAContainerWhosePIDIsUnknownIsFoundWithoutTheContainersMounts(t *testing.T) {
 	const dir = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pv/mount"
 	for name, test := range map[string]struct {
 		source classes.VolumeSource
@@ -54,7 +54,7 @@ func TestAVolumeOfAContainerWithoutAPIDIsFoundWithoutTheContainersMounts(t *test
 	}{
 		"the kubelet has mounted it": {classes.VolumeSource{Dir: dir}, "8:16 " + silverLimits},
 		"it is a block device":       {classes.VolumeSource{Device: "7:0"}, "7:0 " + silverLimits},
-		"it is a directory":          {classes.VolumeSource{}, ""},
+		"it is a hostPath":           {classes.VolumeSource{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := withMounts()

@@ -16,9 +16,9 @@ import (
 func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 	const left = "8:16 rbps=3000000 wbps=max riops=max wiops=max\n"
 	for _, test := range []struct {
-		name       string
-		load, save *iotest.Memory // of the former and of the next process
-		want       string
+		name         string
+		former, next *iotest.Memory // the memories of the two processes; without `next`, they have the same one
+		want         string
 	}{
 		{"that has saved its records", iotest.NewMemory(), nil, ""},
 		{"whose records are lost", iotest.NewMemory(), &iotest.Memory{}, left},
@@ -26,15 +26,15 @@ func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
 			former := newVolumes(t, m)
-			former.remember(test.load)
+			former.remember(test.former)
 			former.configure("classes: {silver: {maxReadBps: 3M}}")
 			former.mustStart(10, "/data", "silver")
 
 			next := newVolumes(t, m)
-			if test.save == nil {
-				test.save = test.load
+			if test.next == nil {
+				test.next = test.former
 			}
-			next.remember(test.save)
+			next.remember(test.next)
 			next.configure(volumeSection)
 			next.holdPod()
 			next.repair()
@@ -43,8 +43,8 @@ func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 	}
 }
 
-// TestAKillAtAnyWriteOfAVolumeLeavesNothing kills the plugin while it limits a volume on two disks. While it does not run, the class
-// changes and the container ends.
+// TestAKillAtAnyWriteOfAVolumeLeavesNothing kills the plugin while it limits a volume on two disks, with one write each. While the
+// plugin does not run, the class changes and the container ends.
 func TestAKillAtAnyWriteOfAVolumeLeavesNothing(t *testing.T) {
 	const foreign = "8:16 rbps=10000000 wbps=max riops=max wiops=max\n" // the value of a class
 	for writes := range 3 {
