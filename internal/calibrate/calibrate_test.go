@@ -181,8 +181,8 @@ func TestTheProgressHasTheStepsAndTheTimeLeft(t *testing.T) {
 	})
 }
 
-// TestTheSpeedDoesNotCountTheBeginningAndPauses has a disk that does 1000 requests in the first seconds, and then 100 in
-// each.
+// TestTheSpeedDoesNotCountTheBeginningAndPauses has a disk that does 1000 requests in each of the first two seconds, and
+// 100 in each later one.
 func TestTheSpeedDoesNotCountTheBeginningAndPauses(t *testing.T) {
 	counts := []count{{time.Second, 1000}, {2 * time.Second, 2000}, {3 * time.Second, 2100}}
 	for at := 4; at <= 20; at++ {

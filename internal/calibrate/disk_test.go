@@ -21,7 +21,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// home is the directory of a disk in sysfs.
+// home, followed by the name of a disk, is the directory of the disk in sysfs.
 const home = "/sys/devices/virtual/block/"
 
 func host() *simcgroup.Machine {
@@ -226,6 +226,7 @@ func TestAClassFileAcceptsTheReportAsACostModel(t *testing.T) {
 		t.Errorf("%v in\n%s", err, report.YAML())
 	}
 
+	// A calibration without writes does not have these keys.
 	for _, key := range []string{"wbps", "wseqiops", "wrandiops"} {
 		delete(report.Result.Model, key)
 	}

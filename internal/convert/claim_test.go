@@ -123,6 +123,8 @@ func TestClaimsOfDriversWithModifyVolumeNameTheirClass(t *testing.T) {
 	wantResult(t, want, options, want)
 }
 
+// TestFilesShareStorageClassesAndVolumeAttributesClasses takes the driver from the StorageClass in c.yaml. The file
+// template.yaml is not YAML, and stays as it is.
 func TestFilesShareStorageClassesAndVolumeAttributesClasses(t *testing.T) {
 	claim := pvc("  storageClassName: fast\n", askIOPS)
 	inputs := []convert.Input{

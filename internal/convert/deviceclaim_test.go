@@ -86,8 +86,9 @@ func TestRequestsThatClaimsCannotMakeAreProblems(t *testing.T) {
 	}
 }
 
-// TestAResourceOfPodsIsRequestedByAnnotationAlsoWithClaims converts a pod that requests a resource of pod scope. The pod needs the
-// annotation. Beside a claim, the policies would also add an extended resource for the annotation.
+// TestAResourceOfPodsIsRequestedByAnnotationAlsoWithClaims converts a pod that requests a resource of pod scope to an annotation
+// and one extended resource. With a claim instead, there would be two requests for a slot, because the policies add an
+// extended resource for the annotation.
 func TestAResourceOfPodsIsRequestedByAnnotationAlsoWithClaims(t *testing.T) {
 	text := pod("", "  qosResources: [{name: vendor.example/net, class: fast}]\n", "      {}\n")
 	if diff := cmp.Diff(mustConvert(t, text, toLimits()), mustConvert(t, text, toClaims())); diff != "" {

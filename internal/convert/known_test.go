@@ -42,7 +42,7 @@ func TestKnownFromNodesHasTheClassesOfAllNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, test := range []struct{ name, sections, want string }{
+	for _, test := range []struct{ name, sections, want string }{ // `want` is the converted spec, or the error
 		{
 			"classes of all nodes", "    container: [{name: rdt, classes: [{name: x}]}]\n    pod: [{name: vendor.example/net, classes: [{name: x}]}]\n",
 			`a.yaml:7: ResourceQuota limits: spec.qosResources.container[0].classes[0]: class "x" of k8s.io/rdt does not exist in the cluster; available: gold, silver` +

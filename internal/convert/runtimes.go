@@ -174,8 +174,8 @@ func hasContainer(spec *yaml.Node, name string) bool {
 }
 
 // runtimeAnnotation plans to replace the entry `e`, an annotation whose key a runtime defines, by the annotation `a`.
-// The map `planned` has the last runtime annotation that was read for the same key and resource as those of `a`, so
-// that runtimeAnnotation can report two runtime annotations with different classes.
+// For each key and resource of the new annotations, `planned` has the last runtime annotation that was read, so that
+// runtimeAnnotation can report two runtime annotations with different classes.
 func (d *document) runtimeAnnotation(annotations *yaml.Node, e entry, a annotation, planned map[string]annotation) {
 	if a.key == "" {
 		return
