@@ -51,7 +51,7 @@ func TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow(t *testing.T) {
 
 func TestALongMountOfOnePodDoesNotMakeBlockIOUnavailable(t *testing.T) {
 	m := mounted()
-	m.AddFile("/var/lib/containerd", "")
+	m.AddFile("/var/lib/containerd", "") // the directory of the alias rootfs
 	f := newFixture(t, m, classes.ContainerScope).apply("Classes: {slow: [{Devices: [rootfs], ThrottleReadBps: 10M}]}")
 	m.Mount(iotest.LongMount())
 	f.repair()

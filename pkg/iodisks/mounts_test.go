@@ -27,7 +27,7 @@ func mounted(lines ...string) *simcgroup.Machine {
 	return iotest.Mount(iotest.AddDisks(simcgroup.New()), lines...)
 }
 
-// with adds a file or directory to a machine.
+// with makes a directory on a machine.
 func with(m *simcgroup.Machine, name string) *simcgroup.Machine {
 	m.AddFile(name+"/x", "")
 	return m
@@ -37,7 +37,7 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 	for _, test := range []struct {
 		name, alias string
 		machine     *simcgroup.Machine
-		want        string
+		want        string // the disks, or the reason why the alias is ignored
 	}{
 		{"containerd, on the disk of the root", "rootfs",
 			mounted(fmt.Sprintf(layerOf, "/run/x", "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs")), "sda (8:0)"},

@@ -74,16 +74,17 @@ func TestTheMountsOfAContainerAreNotReadForAVolumeOfTheKubelet(t *testing.T) {
 	}
 }
 
+// TestAContainerWithTooManyMountsKeepsItsLimits lets the container add its mounts after its start.
 func TestAContainerWithTooManyMountsKeepsItsLimits(t *testing.T) {
 	host := withManyMounts()
 	v := newVolumesOn(t, host, host.Machine, slog.DiscardHandler)
 	v.holdPod()
-	before := host.Machine
-	many, _ := before.ReadFile("/proc/10/mountinfo")
-	before.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
+	m := host.Machine
+	many, _ := m.ReadFile("/proc/10/mountinfo")
+	m.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
 	v.mustStart(10, "/data", "silver")
 
-	before.AddFile("/proc/10/mountinfo", string(many))
+	m.AddFile("/proc/10/mountinfo", string(many))
 	clear(host.read)
 	err := v.start(10, "/data", "silver")
 	if !errors.Is(err, mountinfo.ErrTooLarge) || !strings.Contains(err.Error(), "/proc/10/mountinfo") {
