@@ -184,7 +184,8 @@ func TestProbesAndMetricsReportAHealthyAgent(t *testing.T) {
 	r.until(t, "/metrics", `qos_class_used_bytes_total{class="gold",resource="test.example/cache"} 0`)
 }
 
-// TestUsageIsServedToThePodItself uses an address without a host, as in the manifests.
+// TestUsageIsServedToThePodItself uses an address without a host, as in the manifests. /usage, /blame and /recommend are then served,
+// but only over loopback. No history is recorded here, so /blame and /recommend answer with an error.
 func TestUsageIsServedToThePodItself(t *testing.T) {
 	r := newRig(t, files)
 	_, port, err := net.SplitHostPort(r.options.MetricsAddress)
@@ -232,6 +233,7 @@ func addressOfThisMachine(t *testing.T) string {
 	return ""
 }
 
+// TestUsageIsNotServedToUsersOfTheNode uses an address with a host, as on a node. Every user of the node could connect to it.
 func TestUsageIsNotServedToUsersOfTheNode(t *testing.T) {
 	r := newRig(t, files)
 	r.start(t)
@@ -245,6 +247,7 @@ func TestUsageIsNotServedToUsersOfTheNode(t *testing.T) {
 func TestWithWrongClassFilesRequestsAreRefused(t *testing.T) {
 	r := newRig(t, strings.ReplaceAll(files, "capacity: 2", "capacity: -2"))
 	r.start(t)
+	// Line 6 of the class file has the wrong capacity.
 	if status, body := r.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "classes.yaml:6") {
 		t.Errorf("/readyz answers %d: %s", status, body)
 	}

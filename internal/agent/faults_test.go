@@ -170,6 +170,8 @@ func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
 	}
 }
 
+// TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime lets a call into the kernel hang, so the agent may end with the error that not
+// all of its goroutines have ended.
 func TestSIGTERMWhileClassFilesHangInTheKernelEndsTheAgentInTime(t *testing.T) {
 	t.Run("at a reload", func(t *testing.T) {
 		r := newRig(t, files)
@@ -255,7 +257,7 @@ func TestAnUnusableStateDirectoryEndsTheAgentBeforeItRegisters(t *testing.T) {
 				t.Errorf("the error %v does not wrap its cause", err)
 			}
 			if got := r.runtime.Synchronizations(); got != 0 {
-				t.Errorf("%d synchronizations", got)
+				t.Errorf("%d plugins were synchronized, want none", got)
 			}
 		})
 	}

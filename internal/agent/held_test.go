@@ -25,8 +25,8 @@ resources:
   rdt: {partitions: {all: {l3Allocation: "100%", classes: {gold: {}, silver: {l3Allocation: "50%"}}}}}
 `
 
-// TestMetricsShowWhetherAClassHolds lets the class silver occupy half of what it may, and then more than it may. Class gold may occupy the
-// whole cache, so it promises nothing.
+// TestMetricsShowWhetherAClassHolds lets class silver occupy 4 MiB of each cache for a window, and then 12 MiB. It may occupy 8 MiB. Class
+// gold may occupy the whole cache, so it promises nothing, and has no series.
 func TestMetricsShowWhetherAClassHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMonitoringNodeOf(t, heldFiles, func(o *node.Options) { o.HeldInterval = 15 * time.Second })

@@ -146,7 +146,8 @@ func TestEndedContainersLeaveNoSeries(t *testing.T) {
 	})
 }
 
-// TestMetricsCountTheMonitoredContainers starts more containers than can be monitored. The container of silver is the last one.
+// TestMetricsCountTheMonitoredContainers starts more containers than can be monitored. The container of silver is the last one. The
+// reconciler then gives it the RMID of a container of gold, because the classes share the RMIDs.
 func TestMetricsCountTheMonitoredContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newMonitoringNode(t)

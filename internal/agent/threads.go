@@ -18,8 +18,8 @@ const (
 	newThreadsInterval = 40 * time.Millisecond
 	// longestPause is the longest pause after a call.
 	longestPause = 15 * time.Second
-	// credit is the longest time without calls that counts. After that time, calls may follow each other without a pause
-	// until they have used their share of it.
+	// credit is the longest time without calls that counts. After such a time, calls may follow each other without pauses
+	// until they have used their share of this time.
 	credit = 10 * time.Second
 )
 
@@ -55,7 +55,7 @@ func (f *threadFollower) run(ctx context.Context) {
 				onlyNew := now.Before(due)
 				last = f.move(ctx, onlyNew)
 				if !onlyNew {
-					due = now.Add(max(threadsInterval, min(200*last.Took, longestPause))) // most of the time is for new threads
+					due = now.Add(max(threadsInterval, min(200*last.Took, longestPause))) // leaves most of the budget to the checks of new threads
 				}
 				f.periodic.spend(last)
 				next = f.nextCall(last.Containers > 0)

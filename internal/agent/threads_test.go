@@ -18,8 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/reconcile"
 )
 
-// follow runs a threadFollower, and returns the times at which it moves all threads, and only new ones. A process joins a group at the times `events`. `check` is the
-// result of each call.
+// follow runs a threadFollower, and returns the times of its calls: those that move all threads, and those that move only new ones
+// (`fresh`). At each of the times `events`, a process joins a group. `check` is the result of each call, which takes the time check.Took.
 func follow(t *testing.T, during time.Duration, events []time.Duration, check reconcile.ThreadCheck) (all, fresh []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,6 +62,7 @@ func TestMovingThreadsTakesAtMostTwoPercentOfACPU(t *testing.T) {
 			if total := time.Duration(calls) * took; total > limit {
 				t.Errorf("%d calls that move %d threads took %v of %v, want at most %v", calls, moved, total, during, limit)
 			}
+			// Pauses must not be much longer than necessary.
 			if fewest := int(min(during/newThreadsInterval/2, limit/took*9/10)); calls < fewest {
 				t.Errorf("there were %d calls of %v, want at least %d", calls, took, fewest)
 			}
@@ -104,13 +105,14 @@ func TestAJoinedProcessDoesNotWaitForOtherContainers(t *testing.T) {
 	}
 }
 
-// TestAnEventDoesNotDelayThePeriodicCheck has events while a call that took very long delays the next one.
+// TestAnEventDoesNotDelayThePeriodicCheck has calls that take a minute. Each of them is followed by the longest pause, 15 s, so there are
+// four calls in five minutes. The events come in the first pause.
 func TestAnEventDoesNotDelayThePeriodicCheck(t *testing.T) {
 	check := reconcile.ThreadCheck{Took: time.Minute}
 	without, _ := follow(t, 5*time.Minute, nil, check)
 	with, _ := follow(t, 5*time.Minute, []time.Duration{61 * time.Second, 62 * time.Second, 63 * time.Second}, check)
 	if len(without) != 4 || len(with) < len(without) {
-		t.Errorf("calls with events at %v, and without at %v", with, without)
+		t.Errorf("calls with events at %v, and without at %v; want four without events, and not fewer with them", with, without)
 	}
 }
 

@@ -55,6 +55,7 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// TestHooksAndClassFilesAreTraced also requests a change for a pod that does not exist, so the span of this change has no name of a pod.
 func TestHooksAndClassFilesAreTraced(t *testing.T) {
 	received := &collector{}
 	server := httptest.NewServer(received)

@@ -83,7 +83,8 @@ func TestTheFileIsAtMostTwiceAsLongAsItsContent(t *testing.T) {
 	}
 }
 
-// TestALargeFileStaysReadable replaces a record that is larger than half of the size of a file that is read.
+// TestALargeFileStaysReadable replaces a record of 9 MiB. Files above 16 MiB are not read, so the file must not have the former record and
+// the new one.
 func TestALargeFileStaysReadable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "changes.json")
 	c := open(path, "boot")
