@@ -26,7 +26,7 @@ var ErrTooShort = errors.New("too little is recorded")
 // Request selects containers.
 type Request struct {
 	history.Selection
-	// Since is how long ago an interval may have ended at most. 0 means that all intervals count.
+	// Since leaves out intervals that ended longer ago. 0 means that all intervals count.
 	Since time.Duration
 }
 

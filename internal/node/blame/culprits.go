@@ -12,13 +12,15 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// rise describes how much the use of a container rose in an interval.
+// rise describes how much the use of a container rose in an interval. `share` is its part of the rise of all containers, and `correlation`
+// that of the use with the waiting. `fits` is true if the use can be the reason for the waiting.
 type rise struct {
 	reports.Use
 	share, correlation float64
 	fits               bool
 }
 
+// weight says how well the use explains the waiting.
 func (r rise) weight() float64 { return r.share * r.correlation }
 
 // culprits returns the containers whose use rose in an interval, the best fit first.
@@ -52,7 +54,7 @@ func ranked(f reports.Finding) reports.Finding {
 	return f
 }
 
-// rises returns the victim's own use that rose most. The result is empty if no use rose.
+// rises returns the victim's own use that explains its waiting best. The result is empty if no use rose enough.
 func (j *judge) rises(uses []classes.Series, waiting []float64, s span) []reports.Own {
 	r := j.rise(j.victim, uses, j.totals(uses, s), waiting, s)
 	if !r.fits || r.During < leastRatio*r.Before {
@@ -81,8 +83,8 @@ func (j *judge) totals(uses []classes.Series, s span) map[classes.Series]total {
 
 type total struct{ rise, use float64 }
 
-// rise returns the use of the container `t` that explains the waiting best: it has the largest part of the rise of all
-// containers, and the highest correlation with the waiting.
+// rise returns the use of the container `t` that explains the waiting best, i.e. that has the highest weight. If no use
+// fits, the result does not fit either.
 func (j *judge) rise(t *history.Track, uses []classes.Series, totals map[classes.Series]total, waiting []float64, s span) (best rise) {
 	for _, series := range uses {
 		if t.Values[series] == nil {

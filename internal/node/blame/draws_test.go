@@ -54,8 +54,8 @@ type change struct {
 	kind reports.Kind
 	// `who` is the container that uses more of the resource. It is -1 if none does.
 	who int
-	// `waits` is the additional waiting of the victim for a reason that no counter shows. `throttled` and `high` mean
-	// that it reaches its CPU limit and its memory.high.
+	// `waits` means that the victim also waits for a reason that no counter shows. `throttled` and `high` mean that it
+	// reaches its CPU limit and its memory.high.
 	waits, throttled, high bool
 }
 

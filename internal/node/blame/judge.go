@@ -73,7 +73,7 @@ func Judge(w *history.Window, victim int, own Limits, since time.Time) (findings
 	return findings
 }
 
-// severity orders findings: those with culprits come first, then those with more suffering.
+// severity is higher for a finding with more suffering, and for one whose first culprit explains it better.
 func severity(f *reports.Finding) float64 {
 	more := math.Abs(f.During - f.Before)
 	if f.Kind == reports.Bandwidth || f.Kind == reports.Cache {

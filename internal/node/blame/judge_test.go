@@ -17,7 +17,7 @@ import (
 
 func of(measure, part string) classes.Series { return classes.Series{Measure: measure, Part: part} }
 
-// step returns values that are `low` at 20 points, and `high` from point 10 to 14.
+// step returns 20 values: `high` from point 10 to 14, and `low` at the other points.
 func step(low, high float32) []float32 {
 	values := make([]float32, 20)
 	for i := range values {
@@ -61,7 +61,7 @@ func TestJudge(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name       string
-		containers []uses
+		containers []uses // the victim first
 		own        limits // of the victim's class
 		want       []result
 	}{

@@ -13,9 +13,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/reports"
 )
 
-// TestALimitOfThePodIsACauseOfItsOwnWaiting has a victim "a", a container "b" of another pod, and a container "c" of the
+// TestAContainerWaitsBecauseOfALimitOfItsPod has a victim "a", a container "b" of another pod, and a container "c" of the
 // victim's pod. If the limit of the pod was reached and "c" uses more, "c" is the culprit, and "b" never is.
-func TestALimitOfThePodIsACauseOfItsOwnWaiting(t *testing.T) {
+func TestAContainerWaitsBecauseOfALimitOfItsPod(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
 	wrote, bytes, used := of(history.Writes, "sda"), of(history.Memory, ""), of(history.CPUUsed, "")
 	for _, test := range []struct {
@@ -58,8 +58,8 @@ func TestALimitOfThePodIsACauseOfItsOwnWaiting(t *testing.T) {
 	}
 }
 
-// TestThrottlingIsMeasuredAsAPartOfTheTime has a limit that throttles four CPUs for a tenth of the time, while a
-// neighbour uses the CPUs.
+// TestThrottlingIsMeasuredAsAPartOfTheTime has a limit that throttles four CPUs for a tenth of the time, while a neighbour uses the CPUs. The
+// limit throttles as much before the waiting rises, so it is not the reason.
 func TestThrottlingIsMeasuredAsAPartOfTheTime(t *testing.T) {
 	cpu, used, throttled := of(history.CPUWaiting, ""), of(history.CPUUsed, ""), of(history.Throttled, "")
 	w := window(uses{cpu: step(0, 0.6), used: step(3.6, 3.6), throttled: step(0.4, 0.4)}, uses{used: step(1, 9)})

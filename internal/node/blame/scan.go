@@ -16,9 +16,9 @@ func (s span) len() int { return s.to - s.from }
 const (
 	// fewest is the minimum number of points in an interval, and outside of it.
 	fewest = 3
-	// A value is different in an interval if at least the fraction mostInside of the points inside are above all points
-	// outside, except for the fraction restOutside of these. In a short history, two points outside may be higher,
-	// because a change can begin and end within a point.
+	// An interval stands out if at least the fraction mostInside of its values are above the values outside. The fraction
+	// restOutside of the values outside may be higher. In a short history, fewestRest values may be, because a change can
+	// begin and end within a point.
 	mostInside  = 0.7
 	restOutside = 0.1
 	fewestRest  = 2

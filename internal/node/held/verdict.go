@@ -158,7 +158,7 @@ func (f finding) limit() string {
 	return f.promise.Name + " of " + f.promise.Use.Part
 }
 
-// exceeds says how far a limit is exceeded, e.g. "pod a/b took 38M/s of 10M/s (280% too much)".
+// exceeds says how far a limit is exceeded, e.g. "pod a/b took 38M/s of 10M/s: ThrottleWriteBps of sda is exceeded by 280%".
 func (f finding) exceeds() string {
 	holder := f.holder
 	if holder == "" {

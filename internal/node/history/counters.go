@@ -89,8 +89,8 @@ func (c *Counters) Begin() {
 	clear(c.pods)
 }
 
-// Read reads the counters of a container. It takes the values that are in `measured`, and skips files that have no
-// others.
+// Read reads the counters of a container. It takes values from `measured` if they are there, and does not read files that
+// have only such values.
 func (c *Counters) Read(target classes.Holder, measured ...classes.Reading) (classes.Reading, error) {
 	dir, err := c.tree.UnifiedDir(target)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *Counters) Read(target classes.Holder, measured ...classes.Reading) (cla
 	return reading, err
 }
 
-// take adds the values of another reading that the history takes from there, instead of from files.
+// take adds those values of another reading whose measures are `taken`.
 func take(reading, other classes.Reading) {
 	for series, value := range other {
 		if taken(series.Measure) {
@@ -124,6 +124,7 @@ func take(reading, other classes.Reading) {
 	}
 }
 
+// taken reports whether the history takes the values of a measure from the meter, if the meter has them.
 func taken(measure string) bool {
 	switch measure {
 	case ReadBytes, WrittenBytes, Reads, Writes, IOWaiting, MemoryWaiting, Bandwidth, Occupancy:

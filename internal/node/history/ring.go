@@ -97,8 +97,8 @@ type known struct {
 type counter struct {
 	series int
 	last   float64 // what was read last
-	// values has the values of the samples up to the one before `to`: the growth per second if the series is cumulative, and
-	// otherwise what was read. All other samples have the value 0.
+	// values has the values of successive samples, the last of which is the one before `to`: the growth per second if the
+	// series is cumulative, and otherwise what was read. Earlier and later samples have the value 0.
 	values []float32
 	to     int
 }
@@ -195,7 +195,7 @@ func (r *Ring) counter(c *known, series classes.Series, value float64) *counter 
 	return &c.counters[at]
 }
 
-// set sets a value for the samples `from` to `to`. It returns the number of values that the counter has got.
+// set sets a value for the samples `from` to `to`. It returns the number of values that it has added.
 func (c *counter) set(value float32, from, to int) int {
 	if len(c.values) == 0 {
 		c.to = from

@@ -107,6 +107,8 @@ func TestSamplesThatLackAContainerDoNotRaiseItsRate(t *testing.T) {
 	}
 }
 
+// TestALongHistoryIsShownInCoarserPointsWithTheSameMean has 600 intervals of a second. A window has at most 120 points, so each covers five
+// intervals.
 func TestALongHistoryIsShownInCoarserPointsWithTheSameMean(t *testing.T) {
 	r := history.NewRing(history.Budget)
 	for i := range 601 {

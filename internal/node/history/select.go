@@ -10,11 +10,11 @@ import (
 	"slices"
 )
 
-// These are the errors of Select. Other errors wrap them.
+// The errors of Select wrap these errors.
 var (
 	// ErrUnknown means that the history has no such container or pod.
 	ErrUnknown = errors.New("not in the history")
-	// ErrInvalid means that a request lacks a part.
+	// ErrInvalid means that a request lacks a part, or that a part is wrong.
 	ErrInvalid = errors.New("invalid request")
 	// ErrAmbiguous means that the history has several pods of this name.
 	ErrAmbiguous = errors.New("several pods have this name")

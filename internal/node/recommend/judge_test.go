@@ -120,8 +120,8 @@ func TestAClassThatAlsoLimitsReadsIsPreferredToOneThatLimitsOnlyWrites(t *testin
 	}
 }
 
-// TestMemoryMayComeCloserToItsLimitThanARate has a use of memory of 85, which fits a limit of 100. A rate of 85 would
-// not.
+// TestMemoryMayComeCloserToItsLimitThanARate has a use of memory of 85, which fits a limit of 100. A rate of 85 would not. A container in a
+// larger class moves to this limit only if it uses at most 80. A new class gets 1.25 times the use, rounded up.
 func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
 	memory := classes.Series{Measure: history.Memory}
 	for present, want := range map[string]string{"": "fits small 100", "large": "fits large 200"} {

@@ -23,7 +23,7 @@ const (
 	enoughPoints = 12
 )
 
-// These are the errors of Recommend, in addition to those of package history. Other errors wrap them.
+// The errors of Recommend wrap these errors or those of package history.
 var (
 	// ErrNoClass means that no class of the node limits anything that is recorded.
 	ErrNoClass = errors.New("no class of this node limits what is recorded")
