@@ -32,6 +32,7 @@ func (f *fixture) duringARefusedChange(t *testing.T, do func()) error {
 	return <-done
 }
 
+// wantObserved checks the class that is reported for a container outside of its desired class.
 func (f *fixture) wantObserved(t *testing.T, id, class string) {
 	t.Helper()
 	if got := f.has(id, cache); got != class+"/adopted" {

@@ -80,7 +80,7 @@ func (f *machine) wantNamed(t *testing.T, want map[string]int) {
 	}
 }
 
-// TestRotateGivesTheCountersToOtherContainers uses a counter for one of two containers.
+// TestRotateGivesTheCountersToOtherContainers has two containers, and one free counter, which they get in turn.
 func TestRotateGivesTheCountersToOtherContainers(t *testing.T) {
 	spec, now := resctrl.AMDSpec(), time.Unix(1000, 0)
 	spec.Counters = 6 // the root group has two, and three classes have three

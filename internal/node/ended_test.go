@@ -261,7 +261,8 @@ func TestUsageIsNotCountedTwiceForANewSandboxOfAPod(t *testing.T) {
 }
 
 // TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer simulates an error of the kernel for the other container of
-// the pod. The usage of this container must not be counted for the ended container, too.
+// the pod. The usage of this container must not be counted for the ended container, too. Nothing is counted for the
+// ended container.
 func TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")

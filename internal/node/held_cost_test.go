@@ -32,8 +32,8 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// TestJudging500ContainersTakesLittleMemory measures what judging adds to a node with 500 containers, each with a limit
-// of block I/O that it uses. It logs the CPU time with the simulated kernel, which reads about as fast as Linux.
+// TestJudging500ContainersTakesLittleMemory measures what judging adds to a node with 500 containers, each of which reads
+// as much as its class allows, 1 MB/s. It logs the CPU time with the simulated kernel, which reads about as fast as Linux.
 func TestJudging500ContainersTakesLittleMemory(t *testing.T) {
 	const containers, rounds, most = 500, 8, 12 << 20
 	f := newBlockIOMachine(t, cgroupV2, "first")
@@ -66,7 +66,7 @@ func TestJudging500ContainersTakesLittleMemory(t *testing.T) {
 		for _, path := range paths {
 			f.host.Cgroups().Transfer(path, "sda", 15_000_000, 1000)
 		}
-		f.host.Cgroups().Writes()
+		f.host.Cgroups().Writes() // discards the record of writes
 	}
 	round()
 	before, used := reachable(), time.Duration(0)

@@ -137,7 +137,8 @@ func TestADayWithinTheLimitsIsNeverLimitNotHeld(t *testing.T) {
 	})
 }
 
-// rdtHeld has class half with 6 of 12 ways of the L3 cache, which are 8 MiB, and with 500 MBps.
+// rdtHeld has a class "half", which may occupy 6 of the 12 ways of an L3 cache, or 8 MiB. Its parameters are the memory bandwidths of the
+// partition and of the class.
 const rdtHeld = `
 apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
@@ -154,11 +155,15 @@ const dimm = "\x11\x17\x00\x00" + "\x00\x00\x00\x00\x00\x00" + "\x40\x00" + "\x0
 // has two caches, and each of them has half of the bandwidth of the memory.
 func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	for _, test := range []struct {
-		name, options, all, half string
+		name string
+		// `options` are the mount options of resctrl, and `all` and `half` the parameters of rdtHeld.
+		options, all, half string
 		// firmware is the table of the memory modules.
 		firmware string
 		// bytes is the limit of the class in bytes per second, or 0 if it is unknown.
-		bytes                 float64
+		bytes float64
+		// `counts` is the counter of the transferred bytes. The message contains `reached` when the limit is reached, and `much`
+		// when it is not held.
 		counts, reached, much string
 	}{
 		{

@@ -19,7 +19,7 @@ import (
 type killed struct{}
 
 // killer simulates the kill of a process by a panic. It counts the steps that have an effect outside of the process,
-// and panics before the step whose number is in the field at. If `at` is 0, it does not panic.
+// and panics before the step with the number `at`. If `at` is 0, it does not panic.
 type killer struct{ at, steps int }
 
 func (k *killer) step() {

@@ -45,8 +45,8 @@ func (f *machine) wantMonitored(t *testing.T, when string, want map[string]strin
 	}
 }
 
-// newMonitored creates a container, with its process, and starts it. The test must be in a bubble of synctest: there, no hook gives
-// up to wait for the monitoring, however busy this machine is.
+// newMonitored creates a container, with its process, and starts it. The test must be in a bubble of synctest: there, each hook waits
+// until the monitoring has begun, however busy this machine is.
 func newMonitored(t *testing.T, files, request string) *machine {
 	t.Helper()
 	return newMonitoredOn(t, func(host crashHost) classes.Kind { return rdtOn(t, host) }, files, request)
@@ -184,8 +184,8 @@ func (u unmonitored) Unmonitor(id string) {
 	u.Backend.Unmonitor(id)
 }
 
-// TestTheEndOfAContainerEndsOnlyItsOwnMonitoring simulates a kernel that refuses to remove the monitoring group of a
-// container that has ended.
+// TestTheEndOfAContainerEndsOnlyItsOwnMonitoring ends c1, which is monitored, and two containers that are not. The kernel at first
+// refuses to remove the monitoring group of c1.
 func TestTheEndOfAContainerEndsOnlyItsOwnMonitoring(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ids []string

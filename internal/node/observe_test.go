@@ -17,7 +17,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestAnUnknownStartTimeDoesNotEndAContainer lets the kernel once not show when a container's process was started.
+// TestAnUnknownStartTimeDoesNotEndAContainer has a repair in which the start time of the container's process is unknown (0).
 func TestAnUnknownStartTimeDoesNotEndAContainer(t *testing.T) {
 	f := newFixture(t)
 	at := uint64(500)

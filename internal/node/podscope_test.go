@@ -108,7 +108,7 @@ func TestPodsThatWereCreatedWithoutThePluginGetAClassIfThereIsRoom(t *testing.T)
 }
 
 // TestARefusedPodIsReportedInTheClassThatItWasFoundIn finds two pods in class low that request class high, of capacity 1. After the first
-// look at each pod, the kernel shows no classes any more.
+// look at each pod, the kernel shows no classes any more. So pod a, which gets the slot of high, is not moved yet, and pod b is refused.
 func TestARefusedPodIsReportedInTheClassThatItWasFoundIn(t *testing.T) {
 	f := bounded(t)
 	for _, name := range []string{"a", "b"} {

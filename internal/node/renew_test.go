@@ -13,8 +13,8 @@ import (
 
 const readLimit = "blkio.throttle.read_bps_device"
 
-// reload changes a limit of the container's class from 2M to 3M, and makes the writes of this limit fail as `fault`
-// says. It returns the number of containers that the reconciler has moved.
+// reload changes the read limit of the container's class from 2M to 3M. If `fault` is not empty, the kernel has this fault while the
+// reconciler sets the new limit. reload returns the number of containers that the reconciler has moved.
 func reload(t *testing.T, fault simcgroup.Fault) (f *blockioMachine, moved int) {
 	t.Helper()
 	f = newBlockIOMachine(t, cgroupV1, "second")
@@ -50,6 +50,8 @@ func TestANewLimitIsSetAlthoughItsFirstWriteFails(t *testing.T) {
 	}
 }
 
+// TestAContainerKeepsItsLimitsWhileTheKernelRefusesTheNewOnes makes the writes of another limit of the container fail. The read limit then
+// does not change either.
 func TestAContainerKeepsItsLimitsWhileTheKernelRefusesTheNewOnes(t *testing.T) {
 	f, moved := reload(t, simcgroup.Fault{Op: "write", File: "blkio.throttle.write_bps_device", Err: syscall.EIO, Lasting: true})
 	f.wantReadLimit(t, "8:32 2000000\n")

@@ -104,7 +104,7 @@ func TestAResourceThatFailsIsUnavailableUntilItIsRepaired(t *testing.T) {
 		}
 		wantClosed(t, changed, "the resource is unavailable")
 		f.wantClass(t, "c-a", cache, "/adopted")
-		f.wantClass(t, "c-b", cache, "/")
+		f.wantClass(t, "c-b", cache, "/") // requests nothing, and an unavailable resource has no default
 		if _, _, err := f.CreateContainer(in(pod("c", requesting("test.example/cache=silver")), container("c-c"))); !errors.Is(err, classes.ErrUnavailable) {
 			t.Errorf("the creation of a container that requests silver returned %v, want ErrUnavailable", err)
 		}
@@ -132,7 +132,7 @@ func TestAnUnavailableResourceIsOfferedOnceItIsAvailable(t *testing.T) {
 	f.mustConfigure(t, files)
 	f.Repair(t.Context())
 	if f.resource(t, cache).Unavailable == nil {
-		t.Error("available")
+		t.Error("the resource is offered before resctrl is mounted")
 	}
 	f.backends[cache].Lack(nil)
 	f.Repair(t.Context())

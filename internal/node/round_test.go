@@ -52,7 +52,7 @@ func TestAllHoldersAreObservedInOneRound(t *testing.T) {
 	c.PID = 1
 	f.Synchronize(nil, []state.Existing{{Holder: c, Started: true}})
 
-	*backend = rounds{Backend: backend.Backend, t: t}
+	*backend = rounds{Backend: backend.Backend, t: t} // counts from here on
 	f.Repair(t.Context())
 	if backend.begun == 0 || backend.open != 0 || backend.observed < 2 {
 		t.Errorf("%d rounds with %d observations, and %d of them have not ended", backend.begun, backend.observed, backend.open)

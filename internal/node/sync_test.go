@@ -80,9 +80,9 @@ func TestAPodWithoutACgroupHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestTheChangeOfAnUnrecordedContainerIsKept changes a class of a container that was created while the plugin was not
-// connected. Before a restart, the test removes a class from the class files: either the class that the container
-// requests, or the class that the change assigned.
+// TestTheChangeOfAnUnrecordedContainerIsKept changes the class of the resource disk to slow, for a container that was created while the
+// plugin was not connected. Before a restart, the test removes the class `without` from the class files: the class that the container requests, the
+// class slow, or none.
 func TestTheChangeOfAnUnrecordedContainerIsKept(t *testing.T) {
 	for name, test := range map[string]struct{ request, change, without string }{
 		"its request is removed":                     {"test.example/cache=gold", "slow", "gold"},

@@ -24,7 +24,7 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 		p := pod(name, annotations)
 		exist = append(exist, running(p, f.mustRun(t, p, container("c-"+name))))
 	}
-	f.backends[cache].Targets()
+	f.backends[cache].Targets() // forgets the earlier calls
 	f.MoveThreads(t.Context(), false)
 	if targets := f.backends[cache].Targets(); len(targets) > 0 {
 		t.Errorf("the threads of %v were moved, although no class was changed", targets)

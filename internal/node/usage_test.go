@@ -287,8 +287,8 @@ resources:
   rdt: {partitions: {all: {l3Allocation: "100%", classes: {gold: {}}}}}
 `
 
-// TestTheUsageOfAGroupOnlyGrows simulates a counter that is unavailable for a while, and a group that another program
-// removes. This process has created the group, so its usage counts from the first byte.
+// TestTheUsageOfAGroupOnlyGrows simulates a counter that is unavailable for a while, and begins again at 20, and a group that another
+// program removes. This process has created the group, so its usage counts from the first byte.
 func TestTheUsageOfAGroupOnlyGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := resctrl.IntelSpec()

@@ -48,6 +48,7 @@ func withVolumes(id, request string) classes.Holder {
 	return in(pod("p-"+id, map[string]string{classes.VolumeKeyPrefix + "main": request}), container(id))
 }
 
+// TestAContainerThatWasCreatedBeforeDoesNotStartWithAVolumeOfUnknownClass has a container that was created before the plugin was connected.
 func TestAContainerThatWasCreatedBeforeDoesNotStartWithAVolumeOfUnknownClass(t *testing.T) {
 	f, _ := newVolumeFixture(t)
 	c := withVolumes("c1", "/data=lead")

@@ -159,8 +159,8 @@ func (r *Reconciler) plan(e state.Holding, observed []observation) (steps []Step
 }
 
 // step returns the step that a holder needs for a resource. If the kernel does not show the holder's class, step
-// assumes the class in e.Observed, or the desired class if e.Observed has no class for the resource. Stale properties do not show
-// that a holder has moved to the desired class.
+// assumes the class in e.Observed, or the desired class if e.Observed has no class for the resource. If the holder has stale
+// properties, an observation of the desired class does not show that it has moved there.
 func (o observation) step(e state.Holding) (s Step, needed bool) {
 	want := o.assigned.Class
 	s = Step{Resource: o.assigned.Resource, From: want, To: want}

@@ -46,7 +46,7 @@ func TestObservationStep(t *testing.T) {
 		"in a class, where none is desired": {
 			none, observed{class: gold, known: true}, nil, &Step{From: gold, To: none},
 		},
-		"the kernel counts and not the record": {
+		"in its class, but recorded in another one": {
 			gold, observed{class: gold, known: true}, map[string]string{"r": silver}, nil,
 		},
 		"outside of a class that drains, which is enforced again": {

@@ -292,7 +292,8 @@ func TestTheNodeIsSynchronizedFromRebuildToTheEndOfTheConnection(t *testing.T) {
 func TestContainersThatWereCreatedWithoutThePluginAreCountedOnce(t *testing.T) {
 	f := newFixture()
 	containers := []state.Existing{
-		existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=lead")), // the request of b is refused, and b is counted
+		existing(container("a-1", "cache=gold")), existing(container("b-1", "cache=lead")), // b is counted, too, although it is refused
+		// c has a record, so it was created with the plugin, and d requests nothing.
 		existing(container("c-1", "cache=silver"), assigned(cache, "silver", classes.SourcePod)), existing(container("d-1", "")),
 	}
 	for range 2 {

@@ -114,6 +114,7 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 	}
 }
 
+// TestAPodReportsItsNewestSandbox lists sandbox a-1 last, so it is the newest one.
 func TestAPodReportsItsNewestSandbox(t *testing.T) {
 	f := newFixture()
 	f.Rebuild([]classes.Holder{pod("a-2", "net=low"), pod("a-1", "net=high")}, nil)
