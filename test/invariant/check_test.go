@@ -100,8 +100,11 @@ func live(pod, name, id string, started bool) invariant.Container {
 	}
 }
 
+// pod returns pod a (0) or pod b (1) of the node good.
 func pod(w *invariant.World, i int) *qosv1alpha1.PodAssignments { return w.Assignments.Pods[i] }
 
+// resource returns a container resource of the node good: rdt with the classes gold, bronze and silver (0), blockio with fast (1), or cache
+// with big (2).
 func resource(w *invariant.World, i int) *qosv1alpha1.QOSResourceInfo {
 	return w.Status.Resources.ContainerQosResources[i]
 }

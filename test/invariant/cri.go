@@ -9,8 +9,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// LiveByCRI lists pods and containers over CRI, for Machine.Live. The function `cgroup` returns the cgroup of a container
-// ID, or of a sandbox ID.
+// LiveByCRI lists pods and containers over CRI, for Machine.Live. The function `cgroup` returns the cgroup of the container with an ID,
+// or of the pod if the ID is empty.
 func LiveByCRI(runtime cri.RuntimeServiceClient, cgroup func(pod *cri.PodSandbox, id string) string) func(context.Context) (Live, error) {
 	return func(ctx context.Context) (Live, error) {
 		var live Live

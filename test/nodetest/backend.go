@@ -18,7 +18,7 @@ import (
 
 // Backend is a classes.Backend that accepts every class. NewBackend makes one.
 type Backend struct {
-	mu sync.Mutex // guards all below
+	mu sync.Mutex // guards the fields below
 	// classes has the classes of the live configuration.
 	classes []string
 	// enforced is the class of each target, by ID.
@@ -93,8 +93,7 @@ func Kind(field string, scopes []classes.Scope, backends map[string]*Backend) cl
 	}
 }
 
-// ClaimedClasses returns the value of Kind.ClaimedClasses for a kind of resource whose classes can be requested by
-// claims.
+// ClaimedClasses returns the value of Kind.Claims for a kind of resource whose classes can be requested by claims.
 func ClaimedClasses() *classes.ClaimedClasses {
 	return &classes.ClaimedClasses{Resource: classes.ClaimResource, Config: func(limits map[string]qos.VolumeLimits) (classes.BackendConfig, error) {
 		return Config{Names: slices.Sorted(maps.Keys(limits))}, nil
@@ -122,7 +121,7 @@ func (b *Backend) Preset(status classes.BackendStatus) {
 	b.status = status
 }
 
-// Preview is part of node.Previewer.
+// Preview is part of reconcile.Previewer.
 func (b *Backend) Preview(context.Context, classes.BackendConfig) (classes.BackendStatus, error) {
 	return b.Status(), nil
 }

@@ -63,8 +63,9 @@ const quietTime = 100 * time.Millisecond
 
 // registration is the last observed registration of the plugin with the runtime.
 type registration struct {
-	at               time.Time // the time that the plugin reports
-	since, restarted time.Time
+	at        time.Time // the time that the plugin reports
+	since     time.Time // when the plugin first reported this time
+	restarted time.Time // the last restart of the runtime
 }
 
 // unsettled returns the reasons why the plugin's registration is not settled.
@@ -136,9 +137,9 @@ func misplaced(w *invariant.World) []string {
 	return wrong
 }
 
-// lost reports whether the assignment `a` has a draining class whose group was removed while no plugin ran. The plugin
-// cannot restore such a group, because the group's values are not stored anywhere else. The plugin reports the holders of
-// the class in the group to which the kernel has moved them.
+// lost reports whether the assignment `a` can be that of a holder of a draining class whose group was removed while no plugin ran. The
+// plugin cannot restore such a group, because the group's values are not stored anywhere else. It reports the holders of the class in the
+// group to which the kernel has moved them.
 func lost(w *invariant.World, a *qosv1alpha1.Assignment) bool {
 	gone := false
 	eachClass(w.Status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {

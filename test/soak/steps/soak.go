@@ -61,7 +61,7 @@ type Soak struct {
 	files  int               // the number of class files written so far
 	known  map[int]classFile // by number
 	before map[string]string // the foreign groups and files when they were last recorded
-	// foreignChanged is true if the foreign groups must be recorded (again) in the field "before": at the beginning, and
+	// foreignChanged is true if the foreign groups must be recorded (again) in `before`: at the beginning, and
 	// after the soak has changed them.
 	foreignChanged bool
 	// calm is true if only pods and containers have changed since the node was settled. While it is true, an operation

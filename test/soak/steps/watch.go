@@ -112,8 +112,8 @@ func (s *Soak) noteRetries(status *qosv1alpha1.StatusResponse) {
 	})
 }
 
-// most returns the number of holders that each class may have: the last observed number. If several operations were
-// done since then, or if another class file is in force, each of these operations may have added a holder.
+// most returns the number of holders that each class may have. This is the last observed number. If several operations
+// were done since then, or if another class file is in force, it is higher by one for each operation since then.
 func (s *Soak) most(status *qosv1alpha1.StatusResponse) map[invariant.Class]uint64 {
 	most := map[invariant.Class]uint64{}
 	eachClass(status, func(resource string, class *qosv1alpha1.QOSResourceClassInfo) {
