@@ -79,7 +79,7 @@ const (
 	messageHeader = 10
 )
 
-// ends reports whether an answer ends with the written bytes.
+// ends takes the bytes of one call of Write, and reports whether they complete an answer.
 func (f *answerFinder) ends(written []byte) bool {
 	if f.frame == 0 {
 		if len(written) == frameHeader {

@@ -23,8 +23,8 @@ func TestAContainerGetsTheClassOfItsCDIDevice(t *testing.T) {
 	r.wantReported(t, id, byClaim.Resource, "gold/allocated")
 }
 
-// TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass creates containers as a user can who knows the variable: by
-// the environment of the pod. The same happens on a runtime that reports no CDI devices.
+// TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass creates a container whose environment has the variable of a class, which any
+// user can write into a pod. A runtime that reports no CDI devices shows such a container also if a claim has allocated the class.
 func TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass(t *testing.T) {
 	r := newRig(t)
 	_, err := r.CreateContainer(t.Context(), r.pod(t, "web", ""), nriruntime.ContainerConfig{Name: "main", Env: []string{"A=B", classes.CDIEnvironment(byClaim)}})
@@ -40,7 +40,8 @@ func TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass(t *testing.T) {
 }
 
 // TestAnAnnotationOfTheContainerMustAgreeWithTheClassOfItsClaim creates containers whose claim has allocated gold, and
-// whose pod has an annotation. An annotation that is not for this container has no effect.
+// whose pod has an annotation. If the annotation requests a class for the pod, or only looks like a class that a claim has
+// allocated, it has no effect.
 func TestAnAnnotationOfTheContainerMustAgreeWithTheClassOfItsClaim(t *testing.T) {
 	const pod, container = "qos.noderesource.dev/pod", "container.qos.noderesource.dev/main"
 	for name, test := range map[string]struct{ key, request, want string }{

@@ -16,8 +16,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are contents of io.max: with one limit of reads, with the class gold of claimClasses, and with the lower limits of this
-// class and of the class silver of the class file.
+// These are contents of io.max: with one limit of reads, with the class gold of claimClasses, and with the lower one of each limit
+// of this class and of the class silver of the class file.
 const (
 	limitOf     = "254:16 rbps=%d wbps=max riops=max wiops=max"
 	fromClaim   = "254:16 rbps=15000000 wbps=max riops=max wiops=700"
@@ -72,8 +72,8 @@ func (r *volumeRig) wantClaimed(t *testing.T, id, class, device string) {
 	}
 }
 
-// TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction uses the hook StartContainer, after which the runtime starts the process of
-// a created container.
+// TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction: a created container has no limits yet. The plugin sets them in its hook
+// StartContainer, which ends before the runtime starts the process.
 func TestTheClassOfAClaimIsInForceBeforeTheFirstInstruction(t *testing.T) {
 	r := newClaimedRig(t, "gold")
 	id, err := r.create(t, r.podOf(t, "a", ""), onVdb)
@@ -102,6 +102,7 @@ func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
 	r.setClaims(t, claims.Claims{Limits: all, Volumes: claim("bronze")})
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 6000000))
 
+	// A change of the class file does not change the classes of claims.
 	r.mustConfigure(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 6000000))
 	r.wantClaimed(t, id, "bronze", "254:16")
@@ -151,7 +152,7 @@ func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) 
 		t.Fatalf("refusals are %+v, want NoBlockDevice for /data", refused)
 	}
 
-	r.host.Cgroups().AddFile("/proc/1001/mountinfo", onVdb+"\n")
+	r.host.Cgroups().AddFile("/proc/1001/mountinfo", onVdb+"\n") // the container, whose PID is 1001, now has the volume on a disk
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, fromClaim)
 	r.wantClaimed(t, id, "gold", "254:16")
@@ -246,7 +247,7 @@ func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 	r.wantPodLimits(t, id, "")
 }
 
-// TestClaimsSurviveARestartOfThePlugin starts a new process of the plugin, which gets no claims before the container starts.
+// TestClaimsSurviveARestartOfThePlugin starts a new process of the plugin, which gets no claims before the container of pod b starts.
 func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 	r := newVolumeRig(t)
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: append(claim("gold"), claimOf("b")...)})
@@ -266,7 +267,8 @@ func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 	r.wantPodLimits(t, started, fromClaim)
 }
 
-// TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim runs a container whose image has a symbolic link at the mount path.
+// TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim runs a container whose image has a symbolic link from /data to /elsewhere. Its
+// mountinfo then lacks /data, and the plugin finds the disk by the source of the mount in mountinfo of the host.
 func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	const dir = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/pv/mount"
 	r := newClaimedRig(t, "gold")

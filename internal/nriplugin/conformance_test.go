@@ -15,9 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nriruntime"
 )
 
-// conforming has a resource of each kind, by the kind's field. Its classes a and b have different effects. A new kind adds a row. Further
-// resources of a kind, whose classes set other values, are in conformingToo. A kind whose classes of pods set other values than those of
-// containers has a second row.
+// conforming returns a resource of each kind, by the kind's field. A new kind needs a row. The classes a and b of a resource have different
+// effects. A row such as "linux in scope pod" replaces the row of its kind in this scope.
 func conforming() map[string]string {
 	return map[string]string{
 		"rdt":      `rdt: {partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: "50%"}, b: {l3Allocation: "25%"}}}}}`,
@@ -30,6 +29,7 @@ func conforming() map[string]string {
 	}
 }
 
+// conformingToo returns further resources of a kind, whose classes set other values.
 func conformingToo() map[string][]string {
 	return map[string][]string{"linux": {
 		`linux: {classes: {a: {memory: {min: 1Mi}}, b: {memory: {min: 2Mi}}}}`,
@@ -169,8 +169,8 @@ func testConformance(t *testing.T, scope classes.Scope, section string) {
 	})
 }
 
-// TestTheLimitsThatAKindReportsCanBeMeasured: each limit in Promises is a bound on a measure of its kind, or has the
-// reason why it cannot be compared with the usage. Promises does not change the machine.
+// TestTheLimitsThatAKindReportsCanBeMeasured: Promises returns the limits of a class, and writes nothing. A limit has either
+// a bound on a measure of its kind, or the reason why it cannot be compared with the usage (Unknown).
 func TestTheLimitsThatAKindReportsCanBeMeasured(t *testing.T) {
 	promising := map[string]bool{}
 	for _, kind := range newMachineRigWith(t, machineFiles).kinds {

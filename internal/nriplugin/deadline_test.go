@@ -41,7 +41,7 @@ func (r *rig) wantHooksAnswered(t *testing.T, name string) {
 	before := r.Synchronizations()
 	for i, request := range []string{"", "test.example/cache=bronze"} {
 		id := r.mustRun(t, r.pod(t, fmt.Sprint(name, i), request))
-		if got := r.inUse("bronze"); got != i {
+		if got := r.inUse("bronze"); got != i { // only the second container requests bronze
 			t.Errorf("%d slots of bronze are in use, want %d", got, i)
 		}
 		if err := r.StopContainer(t.Context(), id); err != nil {

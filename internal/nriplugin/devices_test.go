@@ -16,7 +16,7 @@ func (r *machineRig) expect(class, ioMax string) {
 }
 
 // TestADiskThatIsAddedAgainIsLimitedAgain removes vda, the only disk of class fast. Until the next repair, no container with
-// class fast can run. Class slow limits vda and vdb.
+// class fast can run. After the repair, the class limits nothing. Class slow limits vda and vdb.
 func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	p := newPopulated(t)
 	p.host.Cgroups().RemoveDisk("vda")

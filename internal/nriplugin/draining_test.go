@@ -97,8 +97,8 @@ func TestADrainingClassOutlivesARestartOfThePlugin(t *testing.T) {
 	p.world.Hold(t)
 }
 
-// TestARemovedGroupEndsInThePassThatFindsItEmpty uses a process in the group of a removed class that is in no container. An uninstall that
-// removes the classes first waits for two passes of the reconciler, and would leave the group behind if it were removed later.
+// TestARemovedGroupEndsInThePassThatFindsItEmpty puts a process that is in no container into the group of a class, and removes the class.
+// An uninstall that removes the classes first waits for only two passes of the reconciler, and a group that is removed later would stay.
 func TestARemovedGroupEndsInThePassThatFindsItEmpty(t *testing.T) {
 	const stray = 99999
 	p := newPopulated(t)

@@ -39,7 +39,8 @@ func (r *machineRig) startEnforcer(t *testing.T) (dir string) {
 	return dir
 }
 
-// limited returns what the node API reports to limit the class of vendor.example/xyz-qos of a container.
+// limited returns the reason why the class of vendor.example/xyz-qos of a container is not fully in force, as the node API reports it. It
+// returns "" if there is no such reason.
 func (r *machineRig) limited(t *testing.T, id string) string {
 	t.Helper()
 	return r.assignment(t, id, xyz).GetLimited()
@@ -129,6 +130,7 @@ func TestOnlyTheEnforcerOfAResourceAndRootReportOnIt(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 	}
+	// Commas, semicolons and brackets separate the parts of a message, so the first two are left out, and brackets become parentheses.
 	if got := r.limited(t, r.node.Assignments()[0].Containers[0].ID); got != "not enforced: a b (c)" {
 		t.Errorf("the report is shown as %q", got)
 	}

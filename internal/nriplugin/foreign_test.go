@@ -107,7 +107,8 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 }
 
 // TestClassesOfTheRuntimeAreReported uses a runtime that has its own configurations of RDT and block I/O. The runtime
-// writes its groups and limits into the spec before it calls the plugins.
+// writes its groups and limits into the spec before it calls the plugins. Pod classless keeps them, because it requests no class
+// of the plugin. In pod classed, class gold replaces the group.
 func TestClassesOfTheRuntimeAreReported(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	must(t, r.host.Machine.Mkdir(resctrl.MountPoint+"/batch"))

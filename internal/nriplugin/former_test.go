@@ -31,7 +31,7 @@ func (r *machineRig) resize(t *testing.T, id string) {
 }
 
 // TestLimitsOfFormerClassFilesAreCleared changes class files while the plugin is not running, as in a rollout of the
-// DaemonSet together with its ConfigMap.
+// DaemonSet together with its ConfigMap. In the first case, the disk 254:32 (vdc) is taken out of class fast.
 func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 	const ofDefault = "- name: k8s.io/blockio\n  defaultClass: slow\n"
 	for name, test := range map[string]struct{ before, request, after, kernel, reported string }{
@@ -116,8 +116,8 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 }
 
 // TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals uses a container that was created while the plugin was not connected. The
-// runtime stores the values of its class: those that the plugin requests, or, if the runtime must not be asked, those that the plugin adds
-// to a resize.
+// runtime then stores the values of its class: the plugin requests this or, if an update can hang the runtime, adds the values to a resize.
+// Without the class, the container must have what it had when it was created.
 func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
 	const theirs = "254:0 rbps=7000000 wbps=max riops=max wiops=max"
 	asked, notAsked := nriruntime.Options{}, nriruntime.Options{Name: "other", Version: "9", UpdatesHang: true}
@@ -125,10 +125,10 @@ func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
 		runtime nriruntime.Options
 		had     string
 	}{
-		"a container without values":                                      {asked, ""},
-		"a container with values of another program":                      {asked, theirs},
-		"a runtime that must not be asked":                                {notAsked, ""},
-		"a runtime that must not be asked, and values of another program": {notAsked, theirs},
+		"a container without values":                                       {asked, ""},
+		"a container with values of another program":                       {asked, theirs},
+		"a runtime that an update can hang":                                {notAsked, ""},
+		"a runtime that an update can hang, and values of another program": {notAsked, theirs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, test.runtime)

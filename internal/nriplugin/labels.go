@@ -22,7 +22,7 @@ const (
 )
 
 // labelsOf returns those labels of a pod that a rule can name. It leaves out the labels that the kubelet adds for itself, and those that
-// Kubernetes does not allow. If all labels exceed maxLabels, it returns the first ones in the order of their keys.
+// Kubernetes does not allow. If the labels together exceed maxLabels, it returns the first ones in the order of their keys.
 func labelsOf(p *api.PodSandbox) map[string]string {
 	labels, size := map[string]string{}, 0
 	for _, key := range slices.Sorted(maps.Keys(p.GetLabels())) {

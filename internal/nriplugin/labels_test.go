@@ -14,7 +14,7 @@ import (
 )
 
 // TestOnlyLabelsOfValidLengthThatUsersSetAreKept: the prefix of a label's key has at most 253 characters in Kubernetes, and its
-// name and its value at most 63. The kubelet adds labels with the prefix io.kubernetes.
+// name and its value at most 63. The kubelet adds labels with the prefix io.kubernetes.pod.
 func TestOnlyLabelsOfValidLengthThatUsersSetAreKept(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	key := strings.Repeat("d", 253) + "/" + long

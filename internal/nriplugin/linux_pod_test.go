@@ -127,7 +127,8 @@ func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
 	r.wantReported(t, id, profile, "idle/pod")
 }
 
-// TestAPodThatAnotherProgramHasMadeIdleStaysSo uses a pod without a class.
+// TestAPodThatAnotherProgramHasMadeIdleStaysSo uses a pod without a class. When the pod became idle, the kernel dropped its weight 79. In
+// class busy, it has the kernel's default weight 100.
 func TestAPodThatAnotherProgramHasMadeIdleStaysSo(t *testing.T) {
 	r := idleRig(t)
 	must(t, r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("1")))

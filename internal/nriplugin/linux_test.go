@@ -46,6 +46,8 @@ func burstable() nriruntime.ContainerConfig {
 	return nriruntime.ContainerConfig{Name: "main", OOMScoreAdj: 900, Resources: resources(1<<30, 50_000)}
 }
 
+// resources returns a memory limit in bytes and a CPU limit in microseconds per 100 ms. As the kubelet does for 1 GiB, it sets memory.high
+// to 90% of 1 GiB.
 func resources(limit, quota int64) *api.LinuxResources {
 	return &api.LinuxResources{
 		Memory: &api.LinuxMemory{Limit: api.Int64(limit)}, Cpu: &api.LinuxCPU{Quota: api.Int64(quota), Period: api.UInt64(100_000)},
@@ -104,7 +106,7 @@ func (r *machineRig) wantStale(t *testing.T, id, want string) {
 	}
 }
 
-// wantLimited compares what the node API reports to keep the class of a container from having its effect.
+// wantLimited compares the reason why the class of a container is not fully in force, as the node API reports it.
 func (r *machineRig) wantLimited(t *testing.T, id, want string) {
 	t.Helper()
 	if got := r.assignment(t, id, profile).GetLimited(); got != want {
@@ -133,10 +135,12 @@ func (r *machineRig) assignment(t *testing.T, id, resource string) *qosv1alpha1.
 const database = "database: {oomScoreAdj: {add: -200}, rlimits: {nofile: 65536, memlock: unlimited}, ioPriority: {class: best-effort, priority: 2}, " +
 	"scheduler: {policy: batch, nice: -5}, memory: {high: 80%, oomGroup: false}, cpu: {burst: 50%}, pids: {max: 100}}"
 
+// TestAContainerStartsWithThePropertiesOfItsClass uses a container with the OOM score 900, a memory limit of 1 GiB and half a CPU. 80% of 1
+// GiB are 858992640 bytes in whole pages.
 func TestAContainerStartsWithThePropertiesOfItsClass(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
 		if options.CRIO {
-			options.Name, options.Version = "cri-o", "v1.35.0"
+			options.Name, options.Version = "cri-o", "v1.35.0" // its NRI can set all of the properties
 		}
 		r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile(database), options)
 		id := r.mustRunBurstable(t, "a", profile+"=database")
@@ -153,7 +157,7 @@ func TestAContainerStartsWithThePropertiesOfItsClass(t *testing.T) {
 			r.wantValue(t, id, file, want)
 		}
 		if got, err := r.host.IOPriority(r.pidOf(t, id)); err != nil || got != 2<<13|2 {
-			t.Errorf("the I/O priority is %#x, %v", got, err)
+			t.Errorf("the I/O priority is %#x, %v, want class 2 (best-effort) with priority 2", got, err)
 		}
 	})
 }
@@ -265,7 +269,8 @@ func TestAChangeToAClassWithAnotherPropertyOfTheProcessIsRefused(t *testing.T) {
 	r.wantValue(t, id, "pids.max", "max")
 }
 
-// TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass uses a running container, whose process only the runtime could have changed.
+// TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass uses a running container. Only the runtime could have set the OOM score
+// of its process, so the plugin does not set the other values of the class either.
 func TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass(t *testing.T) {
 	for _, class := range []string{"a: {oomScoreAdj: -500, pids: {max: 100}}", "a: {oomScoreAdj: -500}"} {
 		r := newProfileRig(t, class)

@@ -89,7 +89,7 @@ func TestRetriesOfARefusedCreationTakeOneSlotOnCRIO(t *testing.T) {
 }
 
 // TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops also creates a container that is started much later. This
-// container keeps its slot.
+// container keeps its slot. After 5 minutes, a container without a cgroup counts as not created.
 func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 	r := newCRIORig(t)
 	r.refused(t, r.pod(t, "a", "rdt=gold"))
@@ -108,7 +108,7 @@ func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 }
 
 // TestAContainerThatStartsLongAfterItsCreationHasItsClass simulates containerd, which makes the cgroup of a container
-// only when it starts the container.
+// only when it starts the container. After 5 minutes, the container first counts as not created.
 func TestAContainerThatStartsLongAfterItsCreationHasItsClass(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	id := r.create(t, r.pod(t, "a", "rdt=gold"))

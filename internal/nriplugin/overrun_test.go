@@ -22,7 +22,7 @@ import (
 // short timeout. While it is open, the timeout is long, so that requests do not fail on a slow machine.
 type gate struct {
 	mu     sync.Mutex    // guards closed
-	closed chan struct{} // closed when the gate is opened again; nil while the gate is open
+	closed chan struct{} // nil while the gate is open; open closes the channel
 }
 
 func (g *gate) close() {

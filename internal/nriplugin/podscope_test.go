@@ -60,8 +60,8 @@ func TestAFullClassOfPodsIsRefusedToAnotherPod(t *testing.T) {
 	r.mustSandbox(t, "other")
 }
 
-// TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns uses sandboxes without a process. Until the first container of
-// such a sandbox is created, the sandbox looks like a stopped one.
+// TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns uses sandboxes without a process. After a restart, such a sandbox
+// looks like a stopped one, so it takes its slot again only when its first container is created.
 func TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns(t *testing.T) {
 	r := newRigOn(t, nriruntime.Options{CRIO: true})
 	r.reconfigure(t, onePod)

@@ -44,7 +44,7 @@ type session struct {
 	updating *semaphore.Weighted
 	// events are the hooks to which the session is subscribed.
 	events api.EventMask
-	// decodes has the fields of each request that the session decodes.
+	// decodes lists, for each request, the fields that the session decodes.
 	decodes map[protoreflect.FullName]fieldNumbers
 	// synchronized receives a value after each call of Synchronize.
 	synchronized chan struct{}

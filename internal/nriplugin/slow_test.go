@@ -15,7 +15,7 @@ import (
 )
 
 // hang blocks each write to a path that contains the text in the parameter `below`, until `release` is called. The channel
-// reached is closed when the first write is blocked.
+// `reached` is closed when the first write is blocked.
 func (r *machineRig) hang(t *testing.T, below string) (reached <-chan struct{}, release func()) {
 	t.Helper()
 	waits, released := make(chan struct{}), make(chan struct{})

@@ -16,7 +16,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// onEachRuntime runs a test with the hooks of containerd, which does not start a container that a plugin refuses, and of CRI-O.
+// onEachRuntime runs a test with the hooks of containerd, which does not start a container that a plugin refuses, and with those of
+// CRI-O, which starts it nevertheless.
 func onEachRuntime(t *testing.T, test func(*testing.T, nriruntime.Options)) {
 	t.Run("containerd", func(t *testing.T) { test(t, nriruntime.Options{}) })
 	t.Run("CRI-O", func(t *testing.T) { test(t, nriruntime.Options{CRIO: true}) })
@@ -171,7 +172,8 @@ func TestAContainerThatWasCreatedWithoutThePluginStartsInItsClass(t *testing.T) 
 	})
 }
 
-// TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull expects the same result with both runtimes.
+// TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull expects the same result with both runtimes: with CRI-O, the
+// plugin itself ends the container.
 func TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
 		r, begun := newStartRig(t, simcgroup.New(), options)
@@ -200,7 +202,8 @@ func (r *machineRig) podOf(t *testing.T, id string) string {
 	return c.PodID
 }
 
-// TestARunningContainerThatWasRefusedIsPending uses cgroup v1, so the plugin cannot end a refused container.
+// TestARunningContainerThatWasRefusedIsPending uses cgroup v1, so the plugin cannot end a refused container, and CRI-O runs it. It gets its
+// class when a slot is free.
 func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
 	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
 	r.world.Expect.Limits = nil

@@ -34,7 +34,7 @@ func TestPodsWithoutUIDDoNotShareASlot(t *testing.T) {
 
 	r.restartRuntime(t)
 	if got := r.node.Assignments(); len(got) != 1 || got[0].UID != got[0].SandboxID || r.inUse("solo") != 1 {
-		t.Errorf("after a restart of the runtime, assignments are %+v", got)
+		t.Errorf("after a restart of the runtime, assignments are %+v, want one pod, whose UID is the ID of its sandbox", got)
 	}
 
 	r.holds(t)

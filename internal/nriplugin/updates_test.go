@@ -104,7 +104,9 @@ func TestAResizeReplacesTheStoredValuesOfAFormerClass(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared uses a runtime that still stores the values of the class.
+// TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared: the container has left class fast, but the runtime still stores
+// the values of the class, because the plugin requests no updates. A resize while the plugin is stopped writes them again, and the next
+// plugin clears them.
 func TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, hanging()["containerd 2.3"])
 	id := r.mustRun(t, r.pod(t, "a", ""))

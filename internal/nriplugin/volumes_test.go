@@ -125,7 +125,7 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	must(t, err)
 
 	r.wantPodLimits(t, id, "")
-	r.wantVolumes(t, id, "/data=")
+	r.wantVolumes(t, id, "/data=") // the class is not yet in force
 	r.host.intercept(func(op, path string) error {
 		atStart += op + " " + path[strings.LastIndex(path, "/"):]
 		return nil
@@ -252,7 +252,7 @@ func TestAVolumeThatCannotBeLimitedKeepsItsContainerFromStarting(t *testing.T) {
 	}
 
 	if got := nodetest.InUse(r.node.Status(), "qos.noderesource.dev/volume-io", "gold"); got != 0 {
-		t.Errorf("containers that were refused occupy %d slots", got)
+		t.Errorf("containers that were refused occupy %d slots of gold, want none", got)
 	}
 }
 

@@ -100,8 +100,8 @@ func decodedFields() map[protoreflect.FullName]fieldNumbers {
 	return decoded
 }
 
-// add adds a field by its path of names, with "=" and prefixes, separated by "|", if the plugin reads only the texts or entries that begin
-// with one of them. It panics if NRI has no such field, as every test would show.
+// add adds the field with a path, e.g. "linux.resources.unified". With a path like "env=A|B", the plugin reads only those texts or map
+// entries of the field that begin with A or B. If NRI has no such field, add panics, and every test fails.
 func (f fieldNumbers) add(message protoreflect.MessageDescriptor, path string) {
 	path, prefixes, _ := strings.Cut(path, "=")
 	names := strings.Split(path, ".")

@@ -231,6 +231,8 @@ func filled(field protoreflect.FieldDescriptor, value protoreflect.Value) protor
 	return value
 }
 
+// TestEveryFieldThatHandlersReadIsDecodedInEachRequest fills requests with all fields. What handlers read of a whole request must be
+// what they read if only the listed fields are decoded.
 func TestEveryFieldThatHandlersReadIsDecodedInEachRequest(t *testing.T) {
 	for name, fields := range decodedFields() {
 		t.Run(string(name.Name()), func(t *testing.T) {
