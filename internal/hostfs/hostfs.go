@@ -59,9 +59,10 @@ func (r Root) ReadFile(path string) ([]byte, error) {
 	return data, errors.Join(err, unix.Close(fd))
 }
 
-// readAll returns the content of a file. Most files are short, so it first reads into memory on the stack. A read that does not fill this
-// memory has read the whole file if the file is in /sys: there, the kernel makes the content at once, or in parts of a few bytes that fill a
-// page. In /proc, a part can be longer than a page, and ends the read before it (seq_read_iter in fs/seq_file.c).
+// readAll returns the content of a file. Most files are short, so it first reads into memory on the stack. In /sys, a read that does not
+// fill this memory has reached the end of the file: there, the kernel makes the content at once, or in parts of a few bytes that fill a
+// page. In /proc, a part can be longer than a page. A read then returns only the parts before it (seq_read_iter in fs/seq_file.c), so
+// readAll reads until a read returns nothing.
 func readAll(fd int, inSys bool) ([]byte, error) {
 	var short [512]byte
 	for length := 0; length < len(short); {

@@ -13,6 +13,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/iocgroup"
 )
 
+// TestAFileThatWasReadStaysOpenForTheWrite puts another file at the path between the read and the write. The write changes the file that
+// was read. A write does not truncate, so it replaces only the beginning of the content.
 func TestAFileThatWasReadStaysOpenForTheWrite(t *testing.T) {
 	root := host(t, map[string]string{"/sys/a": "8:0 100\n", "/sys/b": "of b"})
 	kept, end := iocgroup.KeepOpen(root)

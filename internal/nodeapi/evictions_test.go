@@ -67,11 +67,11 @@ func TestAStreamReportsTheEndOfEvictions(t *testing.T) {
 
 	f.mustRun(t, "default", "web", "vendor.example/network=fast", "main")
 	for _, step := range []struct {
-		files string
-		want  int
+		files     string
+		evictions int
 	}{{evicting, 0}, {withoutFast, 1}, {evicting, 0}} {
 		must(t, f.Load(t.Context(), step.files))
-		for got := -1; got != step.want; {
+		for got := -1; got != step.evictions; {
 			response, err := stream.Recv()
 			must(t, err)
 			got = len(response.GetAssignments().GetEvictions())

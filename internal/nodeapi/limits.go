@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// maxReportingUsers is the maximum number of users whose limits are kept. A process could use up memory by changing
-// its user ID.
+// maxReportingUsers is the maximum number of users whose limits are kept. Without it, a process could use up memory by
+// changing its user ID.
 const maxReportingUsers = 64
 
 // readLimits limits the requests on the read-only socket. Each user has a limit of its own for ReportEnforcement, so that a vendor's

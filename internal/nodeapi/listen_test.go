@@ -42,6 +42,7 @@ func mustClose(t *testing.T, listener net.Listener) {
 	must(t, listener.Close())
 }
 
+// wantFile compares the mode of a file and, unless `gid` is -1, its group.
 func wantFile(t *testing.T, path string, mode fs.FileMode, gid int) {
 	t.Helper()
 	info, err := os.Stat(path)

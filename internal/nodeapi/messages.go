@@ -65,7 +65,7 @@ func configurationApplied(c state.ConfigStatus) *qosv1alpha1.Condition {
 // longestError is the maximum length of the error in a condition, in bytes.
 const longestError = 512
 
-// correct says how to correct class files. It names the first error, one of the lines of `err`.
+// correct says how to correct class files. `err` has an error in each line, and correct names the first one.
 func correct(err error) string {
 	first, rest, _ := strings.Cut(err.Error(), "\n")
 	text := "Correct them: " + printable.Text(first, longestError)

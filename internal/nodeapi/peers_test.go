@@ -174,7 +174,7 @@ func serveTo(t *testing.T, socket string, gid int) string {
 	return socket
 }
 
-func TestOwnGroupsAreThoseOfTheProcess(t *testing.T) {
+func TestTheKernelReportsTheGroupsOfThisProcess(t *testing.T) {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	must(t, err)
 	defer func() { _, _ = syscall.Close(pair[0]), syscall.Close(pair[1]) }()

@@ -49,7 +49,7 @@ func fill(m protoreflect.Message) {
 	}
 }
 
-// TestAReportHasEachFieldOfItsMessage reads messages as kubectl does, and sends them again.
+// TestAReportHasEachFieldOfItsMessage reads each message into a report, as kubectl does, and converts the report into a message again.
 func TestAReportHasEachFieldOfItsMessage(t *testing.T) {
 	blame, recommendations := &qosv1alpha1.BlameResponse{}, &qosv1alpha1.RecommendResponse{}
 	fill(blame.ProtoReflect())

@@ -15,7 +15,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/nodetest"
 )
 
-// TestUsageIsStreamed increases the usage and ends the container between the first and the second message.
+// TestUsageIsStreamed increases the usage and ends the container between the first and the second message. The class keeps
+// the usage of the ended container.
 func TestUsageIsStreamed(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, "default", "web", "rdt=gold", "main")

@@ -11,9 +11,9 @@ import (
 )
 
 // CompletePairs completes the last RESOURCE=CLASS pair of an argument. `begun` is the part of the argument that the
-// user has typed. It offers the given classes, except those of resources that have an earlier pair in this argument,
-// or any pair in the arguments before it. "RESOURCE-", which removes a request, counts as a pair. RESOURCE is the
-// short name or, if that does not match, the full name.
+// user has typed. CompletePairs offers the given classes, except those of resources that have an earlier pair in this
+// argument, or any pair in the arguments before it. "RESOURCE-", which removes a request, counts as a pair. RESOURCE is
+// the short name of the resource or, if the pair with this name does not begin as typed, the full name.
 func CompletePairs(offers []classes.Pair, before []string, begun string) (words []string) {
 	at := strings.LastIndex(begun, ",") + 1
 	done, last := begun[:at], begun[at:]

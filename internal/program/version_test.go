@@ -25,7 +25,7 @@ func TestVersion(t *testing.T) {
 	}{
 		{"is the linker's", "v0.1.0", built, "qos-nri-plugin v0.1.0 (commit 0123456789ab, with changes, " + platform + ")"},
 		{"is the module's", "", built, "qos-nri-plugin v0.2.0 (commit 0123456789ab, with changes, " + platform + ")"},
-		{"is of a developer without either", "", nil, "qos-nri-plugin (devel) (" + platform + ")"},
+		{"is (devel) without either", "", nil, "qos-nri-plugin (devel) (" + platform + ")"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := describeBuild("qos-nri-plugin", test.linked, test.info); got != test.want {

@@ -133,6 +133,8 @@ func TestARuntimeThatIsSetUpHasNoProblems(t *testing.T) {
 	}
 }
 
+// TestACRIOThatIsSetUpHasNoProblems has a CRI-O that reports over CRI that it has no RDT configuration. The setting in its file does not
+// count, because something else overrides it.
 func TestACRIOThatIsSetUpHasNoProblems(t *testing.T) {
 	o := host(t, crioReports("1.37.0", "", ""), true, map[string]string{"/etc/crio/crio.conf": "[crio.runtime]\nrdt_config_file = '/overridden'\n",
 		"/etc/crio/crio.conf.d/10": "[crio.nri.default_validator]\nnri_enable_default_validator = true\n"})

@@ -11,7 +11,7 @@ import (
 )
 
 // TestUpdatesAreRequestedOnlyFromRuntimesThatAreKnownNotToHang: containerd does not hang with NRI 0.12.1 or later, which
-// containerd 2.4.0 has.
+// containerd 2.4.0 has. Of CRI-O and other runtimes, no such version is known.
 func TestUpdatesAreRequestedOnlyFromRuntimesThatAreKnownNotToHang(t *testing.T) {
 	for _, test := range []struct {
 		name, version, nri string
