@@ -21,7 +21,7 @@ func TestCompletion(t *testing.T) {
 		{"of pods by a prefix", "assignments", []string{"kube"}, "kube-system/agent"},
 		{"of UIDs by a prefix", "update", []string{"uid-w"}, "uid-web"},
 		{"of nothing after the pod", "assignments", []string{"default/web", ""}, ""},
-		{"of containers", "update", []string{"kube-system/agent", ""}, "main side vendor.example/network=fast"},
+		{"of containers, and of classes of the pod itself", "update", []string{"kube-system/agent", ""}, "main side vendor.example/network=fast"},
 		{"of classes", "update", []string{"default/web", "main", ""}, "rdt=gold rdt=bronze blockio=high-prio blockio=throttled"},
 		{"of a class by a prefix", "update", []string{"default/web", "main", "rdt=g"}, "rdt=gold"},
 		{"of the full name of a resource", "update", []string{"default/web", "main", "k8s.io/r"}, "k8s.io/rdt=gold k8s.io/rdt=bronze"},

@@ -80,7 +80,7 @@ func TestStatusWatchesUntilInterrupted(t *testing.T) {
 	f := newFixture(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	out := &untilBoth{words: [2]string{`"inUse": "1"`, `"inUse": "3"`}, end: interrupt, saw: func() {
-		if err := f.RunPod(ctx, "default", "more", "", "main"); err != nil {
+		if err := f.RunPod(ctx, "default", "more", "", "main"); err != nil { // the third container in the default class
 			t.Error(err)
 		}
 	}}

@@ -67,7 +67,7 @@ func TestTopRepeatsUntilInterrupted(t *testing.T) {
 	defer interrupt()
 	used := 0.0
 	out := &untilBoth{words: [2]string{"k8s.io/rdt  bronze  -     0", "Mi\n"}, end: interrupt, saw: func() {
-		used += 500 << 20 // less than 500Mi a second
+		used += 500 << 20 // messages are at least a second apart, so at most 500Mi/s are shown, and not a number of Gi
 		f.Backends[apitest.RDT].Use("id-agent-main", used)
 	}}
 

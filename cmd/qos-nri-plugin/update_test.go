@@ -43,7 +43,7 @@ func TestUpdate(t *testing.T) {
 		{"reports that nothing changes", []string{"default/web", "main", "rdt=gold"}, answer{
 			Out: "pod default/web container main: k8s.io/rdt stays gold\n",
 		}},
-		{"answers programs with all classes of the container", []string{"default/web", "main", "rdt=bronze", "-o", "yaml"}, answer{Out: `
+		{"prints a YAML document with all classes of the container", []string{"default/web", "main", "rdt=bronze", "-o", "yaml"}, answer{Out: `
 ---
 container:
   id: id-web-main

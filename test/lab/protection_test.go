@@ -58,7 +58,8 @@ func TestIsolationIsTheShareOfFinishedRequestsAndImpactIsTheGrowthOfTheLatency(t
 }
 
 // TestAPercentileIsShownIfThereAreEnoughSeconds: p05 and p95 need 20 seconds, and p01 and p99 need 100. In second n, n
-// of 100 requests are finished, with a latency of n ms instead of 1 ms.
+// of 100 requests are finished, with a latency of n ms instead of 1 ms,
+// which is an impact of (n-1)*100%.
 func TestAPercentileIsShownIfThereAreEnoughSeconds(t *testing.T) {
 	for n, want := range map[int]map[string]float64{
 		19:  {"isolation p05 (%)": math.NaN(), "impact p95 (%)": math.NaN()},

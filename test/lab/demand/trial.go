@@ -64,8 +64,9 @@ type trial struct {
 	// waiting is the time for which the workload has waited for the disk.
 	waiting atomic.Int64
 	points  []point
-	before  uint64
-	waited  time.Duration
+	// `before` and `waited` are the counter and the value of `waiting` at the end of the last point.
+	before uint64
+	waited time.Duration
 }
 
 func newTrials(d *disk, all []workload) (trials []*trial, err error) {

@@ -23,7 +23,7 @@ type limit struct {
 	bounds []float64
 }
 
-// unit is the amount by which an operation counts for the limit.
+// unit returns what an operation counts for the limit: its bytes, or 1.
 func (l limit) unit() float64 {
 	if l.counts() == "blkio.throttle.io_service_bytes" {
 		return float64(l.bytes)
@@ -31,7 +31,7 @@ func (l limit) unit() float64 {
 	return 1
 }
 
-// counts returns the file with the counters of the limited operations.
+// counts returns the file with the counters of the limited operations. Only bounds in bytes per second are above 1000.
 func (l limit) counts() string {
 	if l.bounds[0] > 1000 {
 		return "blkio.throttle.io_service_bytes"

@@ -51,8 +51,8 @@ func Steady(out io.Writer, name string, rate, seconds int) error {
 }
 
 // offer makes requests in threads, at a rate for some seconds, and returns the results of each second. While all
-// threads are busy, the requests of a twentieth of a second wait, and further ones are dropped, so that a slow disk
-// does not delay all later requests. The latency of a request does not include this wait.
+// threads are busy, requests wait in a queue with room for those of a twentieth of a second. Further ones are dropped,
+// so that a slow disk does not delay all later requests. The latency of a request does not include its wait in the queue.
 func offer(rate, seconds int, threads []func() error) ([]lab.Second, error) {
 	var mu sync.Mutex // guards took
 	took := make([][]time.Duration, Warmup+seconds)

@@ -94,6 +94,8 @@ func TestValuesAreMediansWithoutTheFirstSecond(t *testing.T) {
 	}
 }
 
+// TestASlowContainerIsWaitedFor: medians need two lines of the container. For a measurement of 3 s, the experiment waits for them
+// for at most 55 s.
 func TestASlowContainerIsWaitedFor(t *testing.T) {
 	for name, test := range map[string]struct {
 		interval time.Duration // between lines
