@@ -85,12 +85,13 @@ func TestAClaimHasAnEventForEachNewProblem(t *testing.T) {
 	}
 }
 
+// TestEventsAreOneShortLine: the API accepts notes of up to 1024 bytes.
 func TestEventsAreOneShortLine(t *testing.T) {
 	c := newStillController(t, manifests)
 	c.report("node-1", []problem{{&corev1.PersistentVolumeClaim{}, errors.New(strings.Repeat("x\n", 1000))}})
 	_, note, _ := strings.Cut(<-c.recorder.Events, "NotEnforced ")
 	if len(note) > 1024 || strings.Contains(note, "\n") {
-		t.Errorf("the note has %d bytes, or several lines: %q", len(note), note)
+		t.Errorf("the note has %d bytes, want one line of at most 1024: %q", len(note), note)
 	}
 }
 
@@ -132,6 +133,8 @@ func (c stillController) reconciled(t *testing.T, node string) (patch string) {
 	return c.writer.patch
 }
 
+// TestTheSpecOfANodeWithoutVolumesIsWrittenOnce: the node keeps the limits that it has until the spec has `written: true`. So a spec
+// without volumes is also written.
 func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
 	_, withoutPod, _ := strings.Cut(manifests, "---\n")
 	c := newStillController(t, withoutPod)
@@ -149,7 +152,8 @@ func TestTheSpecOfANodeWithoutVolumesIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom changes the class of a claim each second. The node gets the last class.
+// TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom changes the class of a claim each second. The
+// controller makes five writes without a wait, and then one in 10 s. The last write has the last class.
 func TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newStillController(t, manifests, "metadata: {name: node-1}")
@@ -169,7 +173,7 @@ func TestAClaimWhoseClassChangesAgainAndAgainIsWrittenSeldom(t *testing.T) {
 		}
 
 		if key, _ := c.queue.Get(); key != "node-1" {
-			t.Fatalf("the queue has %q", key)
+			t.Fatalf("the queue has %q, want node-1, for the write of the last class", key)
 		}
 		<-time.After(writeInterval)
 		if patch := c.reconciled(t, "node-1"); !strings.Contains(patch, `"class":"gold"`) {

@@ -125,7 +125,8 @@ spec: {csi: {driver: topolvm.io, volumeHandle: handle-1}, claimRef: {namespace: 
 `
 
 // TestEachClaimOfASharedVolumeHasItsOwnLimits modifies a volume of two claims: that of the pod, with class silver, and
-// another one with the class `class`. `iops` is the requested limit, and `state` says whether the pod's limits are in force.
+// another one with the class `class`. `iops` is the requested limit, and `state` says whether the pod's limits are in force. The
+// request succeeds if the limits are in force for those claims that request them; at least one must request them.
 func TestEachClaimOfASharedVolumeHasItsOwnLimits(t *testing.T) {
 	for _, test := range []struct {
 		name, class, iops, state string

@@ -62,7 +62,7 @@ func TestWrongParametersAreErrors(t *testing.T) {
 	}
 }
 
-// FuzzLimits checks that the plugin accepts all limits that limitsOf accepts.
+// FuzzLimits checks that the plugin accepts all limits that LimitsOf accepts.
 func FuzzLimits(f *testing.F) {
 	f.Add("500", "50Mi")
 	f.Add("0.1", "1e18")

@@ -67,7 +67,7 @@ type mount struct {
 // classLimits has the limits of a class.
 type classLimits struct {
 	nodeqosv1alpha1.VolumeClass
-	former bool // whether these limits are those of the present spec, because the VolumeAttributesClass is no longer valid
+	former bool // true if the VolumeAttributesClass is no longer valid, so that the limits are those in the node's present spec
 }
 
 // specOf returns the spec of a node with these pods, in a stable order, and the problems of their claims. The parameter

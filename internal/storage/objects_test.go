@@ -143,7 +143,8 @@ func TestAVolumeOfModeBlockHasThePathOfItsDevice(t *testing.T) {
 	}
 }
 
-// asBlock returns the replacements in the manifests that make a device of the mounts of the claim.
+// asBlock returns the replacements in the manifests that give the claim the mode Block. The container main then has a device instead
+// of the mount, and the container setup has neither.
 func asBlock() []string {
 	return []string{
 		"volumeName: pv-1", "volumeName: pv-1, volumeMode: Block", "volumeMounts: [{name: data, mountPath: /init/}]", "tty: false",

@@ -76,7 +76,7 @@ func sizeInEtcd(t *testing.T, spec nodeqosv1alpha1.NodeQOSResourcesSpec) int {
 }
 
 // TestTheSpecOfANodeFitsIntoAnObject uses a user who mounts one claim at 32 paths in each of many pods. JSON writes some characters as six
-// bytes. The claim of another namespace keeps its limits, and 60 pods of the user, or all of fewer pods, have limits.
+// bytes. The claim of another namespace keeps its limits, and at least 60 of the user's pods have limits, or all if there are fewer.
 func TestTheSpecOfANodeFitsIntoAnObject(t *testing.T) {
 	for name, character := range map[string]string{"letters": "x", "characters that JSON escapes": "<"} {
 		for _, count := range []int{4, 31, 110} {

@@ -47,7 +47,7 @@ func TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims(t *testing.T) {
 		t.Fatalf("the spec is %+v, want three volumes", spec)
 	}
 
-	for range 3 {
+	for range 3 { // each call gets the spec that the previous one returned
 		spec, _ = specFor(t, strings.Replace(manifests, `iops: "500"`, `iops: "9000"`, 1)+theirs, spec)
 	}
 	if len(spec.Volumes) != 3 || len(spec.VolumeClasses) != 1 || spec.VolumeClasses[0].MaxReadIops != 9000 {
@@ -72,7 +72,7 @@ func TestPresentLimitsOfAClassWinOverFormerOnes(t *testing.T) {
 }
 
 // TestAHiddenMountDoesNotChooseTheClass uses mounts at /data and /data/ in one container, which the API server accepts. The runtime mounts
-// them in the order of volumeMounts, so the last one hides the others.
+// them in the order of volumeMounts, so the last one hides the others. The volume lenient has class gold, and strict has silver.
 func TestAHiddenMountDoesNotChooseTheClass(t *testing.T) {
 	lenient := strings.NewReplacer("c-z", "c2", "pv-z", "pv-9", "namespace: z", "namespace: a", "name: data", "name: lenient", "silver", "gold").Replace(claimOf("z"))
 	for name, test := range map[string]struct{ mounts, class string }{
@@ -105,20 +105,20 @@ spec:
 	}
 }
 
-// TestAClaimThatOnlyNamesAVolumeHasNoEntry uses a claim with the name of a volume that is bound to another claim. Every user may set this
-// name, and spec.nodeName of a pod, so that the entries of pods that never start would fill the object of the node.
+// TestAClaimThatOnlyNamesAVolumeHasNoEntry uses the claim z/data, whose volumeName is pv-1 although pv-1 is not bound to it. Every user
+// may set volumeName, and also spec.nodeName of a pod. If such claims had entries, pods that never start would fill the object of the node.
 func TestAClaimThatOnlyNamesAVolumeHasNoEntry(t *testing.T) {
 	thief := strings.Replace(claimOf("z"), "volumeName: pv-z", "volumeName: pv-1", 1)
 	for name, change := range map[string][]string{
-		"a claim of another name":                    nil,
-		"the claim that was bound, but is new":       {"uid: c1}}\n", "uid: former}}\n"},
-		"a volume that is not bound":                 {", claimRef: {namespace: a, name: data, uid: c1}", ""},
-		"a volume that waits for the claim, unbound": {"namespace: a, name: data, uid: c1}}\n", "namespace: z, name: data}}\n"},
+		"the volume is bound to the claim a/data":           nil,
+		"the volume is bound to a claim that was removed":   {"uid: c1}}\n", "uid: former}}\n"},
+		"the volume is not bound":                           {", claimRef: {namespace: a, name: data, uid: c1}", ""},
+		"the volume is reserved for the claim, but unbound": {"namespace: a, name: data, uid: c1}}\n", "namespace: z, name: data}}\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.NewReplacer(change...).Replace(manifests)
 			spec, problems := firstSpecFor(t, text+thief+podOf("z", "u5", "/data"))
-			want := 2 // those of namespace a
+			want := 2 // the volumes of a/data, which is bound unless the manifests are changed
 			if change != nil {
 				want = 0
 			}
