@@ -40,8 +40,8 @@ func requestsVolumes(key string) bool {
 	return found
 }
 
-// requestsOf returns the claim templates of the StatefulSetVolumes object that the annotations of a StatefulSet
-// request, also as JSON. The API server checks the values when the object is written.
+// requestsOf returns the claim templates that the annotations of a StatefulSet request for the StatefulSetVolumes object.
+// `text` has the templates as JSON. The API server checks the values when the object is written.
 func requestsOf(set *appsv1.StatefulSet) (templates []map[string]string, text string, err error) {
 	byName := map[string]map[string]string{}
 	for key, value := range set.Annotations {

@@ -93,7 +93,7 @@ func TestARefusedAnnotationIsReportedOnce(t *testing.T) {
 	}
 }
 
-// orphaned is a controller with the object "data=20Gi", which the controller has created. The garbage collector has removed its owner.
+// orphaned returns a controller with the object "data=20Gi", which has these annotations. The garbage collector has removed its owner.
 func orphaned(t *testing.T, annotations map[string]string) *rig {
 	t.Helper()
 	r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
@@ -109,17 +109,18 @@ func orphaned(t *testing.T, annotations map[string]string) *rig {
 // created has the annotation of objects that the controller has created.
 func created() map[string]string { return map[string]string{nodeqosv1alpha1.CreatedAnnotation: "true"} }
 
-// TestAnObjectGetsTheNextStatefulSetAsItsOwner replaces the StatefulSet with orphaned pods: the garbage collector removes the owner.
+// TestAnObjectGetsTheNextStatefulSetAsItsOwner: the former StatefulSet was deleted and its dependents were orphaned. So the object has no
+// owner until the controller adds the present StatefulSet.
 func TestAnObjectGetsTheNextStatefulSetAsItsOwner(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string
 		want        []string
 	}{
-		"of the controller": {created(), []string{
+		"created by the controller": {created(), []string{
 			`{"apiVersion":"qos.noderesource.dev/v1alpha1","kind":"StatefulSetVolumes","metadata":{"name":"db","namespace":"ns",` +
 				`"ownerReferences":[{"apiVersion":"apps/v1","kind":"StatefulSet","name":"db","uid":"set"}],"uid":"object"}}`,
 		}},
-		"of a user": {nil, nil},
+		"created by a user": {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := orphaned(t, test.annotations)
@@ -168,8 +169,8 @@ func TestAFailureToReadTheStatefulSetIsRetried(t *testing.T) {
 	}
 }
 
-// TestAnOwnerThatCannotBeWrittenIsReported checks the events: they speak of the owner, and a conflict means that the
-// object is another one.
+// TestAnOwnerThatCannotBeWrittenIsReported: the event says what the missing owner means. A conflict means that the object
+// was replaced meanwhile, which needs neither an event nor another attempt.
 func TestAnOwnerThatCannotBeWrittenIsReported(t *testing.T) {
 	objects := schema.GroupResource{Resource: nodeqosv1alpha1.StatefulSetVolumesPlural}
 	for name, test := range map[string]struct {
@@ -203,10 +204,10 @@ func TestAChangeOfTheOwnersOfAnObjectIsNoticed(t *testing.T) {
 	after := before.DeepCopy()
 	after.Object["status"] = "x"
 	if !unchanged(before, after) {
-		t.Error("a write of the status is a change")
+		t.Error("a write of the status counts as a change")
 	}
 	after.SetOwnerReferences(nil)
 	if unchanged(before, after) {
-		t.Error("a change of the owners is none")
+		t.Error("a change of the owners does not count as a change")
 	}
 }

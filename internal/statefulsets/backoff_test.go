@@ -101,7 +101,7 @@ func TestEventsOfPodsDoNotRepeatARefusedPatch(t *testing.T) {
 			}
 
 			if again := r.once(t, replicated.MinRetry); again != 2*replicated.MinRetry || r.patches() != 2 {
-				t.Errorf("after %s, there are %d patches, and the next attempt is after %s", replicated.MinRetry, r.patches(), again)
+				t.Errorf("%d patches, and the next attempt is after %s; want 2 and %s", r.patches(), again, 2*replicated.MinRetry)
 			}
 			for at := 3 * replicated.MinRetry; at < time.Hour; {
 				at += r.once(t, at)
@@ -121,7 +121,7 @@ func TestAnotherRequestIsTriedAtOnce(t *testing.T) {
 	r.once(t, 0)
 	object := must.Get(r.dynamic.Tracker().Get(objectResource(), "ns", "db"))(t)
 	next := object.(*unstructured.Unstructured).DeepCopy()
-	next.SetGeneration(6)
+	next.SetGeneration(6) // as after a change of the spec
 	must.Do(t, r.dynamic.Tracker().Update(objectResource(), next, "ns"))
 	if r.once(t, 0); r.patches() != 2 {
 		t.Errorf("%d patches, want 2", r.patches())
@@ -134,7 +134,7 @@ func TestAStatusThatIsCurrentIsNotWritten(t *testing.T) {
 	for range 3 {
 		r.once(t, 0)
 	}
-	// One has the request for the first replica, the other one that it waits for the driver.
+	// The first status says that the change of the first replica is requested, and the second one that it waits for the driver.
 	if r.statuses > 2 || r.patches() != 1 {
 		t.Errorf("%d writes of the status and %d patches, want at most 2 and 1", r.statuses, r.patches())
 	}

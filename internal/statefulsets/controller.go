@@ -88,8 +88,8 @@ func (c *controller) watch() error {
 	)
 }
 
-// unchanged reports whether only the status of an object has changed, e.g. because the controller itself has written
-// it.
+// unchanged reports whether neither the spec nor the owners of an object have changed, e.g. because the controller itself
+// has written the status.
 func unchanged(before, now any) bool {
 	a, ok := before.(metav1.Object)
 	b, same := now.(metav1.Object)

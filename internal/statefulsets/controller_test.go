@@ -45,8 +45,8 @@ type rig struct {
 	status   nodeqosv1alpha1.StatefulSetVolumesStatus
 	statuses int      // the number of writes of the status
 	patch    error    // the answer of the API server to patches of claims
-	applied  []string // the objects that were written
-	apply    error    // the answer of the API server to them
+	applied  []string // the patches of the object, also those that were refused
+	apply    error    // the answer of the API server to these patches
 }
 
 // newRig runs a controller until the test ends. The object with the request is that of the StatefulSet of newSnapshot; "" is no object.
@@ -249,7 +249,7 @@ func TestReplicasGrowOneAfterAnother(t *testing.T) {
 	if diff := cmp.Diff(want, r.templates()); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
-	r.requested(t, "data-db-3", "10Gi")
+	r.requested(t, "data-db-3", "10Gi") // db-3 is no replica any more
 	if got := r.events(); len(got) > 0 {
 		t.Errorf("events: %q", got)
 	}
@@ -336,7 +336,8 @@ func TestASizeWithAnExponentIsRefused(t *testing.T) {
 	}
 }
 
-// TestThePatchNamesTheClaimThatWasRead checks that a claim that has changed in the meantime is not patched, so that it never shrinks.
+// TestThePatchNamesTheClaimThatWasRead checks the UID and the resourceVersion in the patch. With them, the API server refuses the patch if
+// the claim has changed in the meantime, so that a patch never makes a claim smaller.
 func TestThePatchNamesTheClaimThatWasRead(t *testing.T) {
 	s := newSnapshot()
 	body, err := plan(s, request(t, "data=20Gi,gold"))[0].patch.body()

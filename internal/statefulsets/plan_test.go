@@ -225,7 +225,7 @@ func TestPlan(t *testing.T) {
 		{"a smaller size repairs a failed expansion", "data=12Gi", failed, []string{"data-db-0 patch 12Gi"}},
 		{"a claim that somebody has made larger stays if its expansion fails", "data=12Gi", []change{alone, claim("data-db-0", failsAt("50Gi"))},
 			[]string{"data-db-0 failed: the driver cannot expand the volume: pool is full"}},
-		{"a failed expansion is not repaired below the capacity", "data=8Gi", failed, []string{"data-db-0 ready"}},
+		{"after a failed expansion, a size below the capacity changes nothing", "data=8Gi", failed, []string{"data-db-0 ready"}},
 		{"a smaller size repairs also if the StorageClass allows no expansion any more", "data=12Gi", append(failed, claim("data-db-0", ofFixed)), []string{"data-db-0 patch 12Gi"}},
 		{"a failure of the kubelet is a failure", "data=20Gi", []change{alone, claim("data-db-0", inStatus("20Gi", corev1.PersistentVolumeClaimNodeResizeInfeasible))},
 			[]string{"data-db-0 failed: the driver cannot expand the volume: NodeResizeInfeasible"}},
