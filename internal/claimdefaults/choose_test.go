@@ -81,7 +81,7 @@ func TestAClaimGetsAClass(t *testing.T) {
 		"requests that no class has":                 {claim: requesting("700"), storageClass: newStorageClass("silver", storage.ByRequests), want: "silver", problem: "(iops: 700); name one of these: gold, silver"},
 		"requests that no class has, and no default": {claim: requesting("700"), storageClass: newStorageClass("", storage.ByRequests), problem: "no VolumeAttributesClass has"},
 		"requests that cannot be a limit":            {claim: requesting("-1"), storageClass: newStorageClass("silver", storage.ByRequests), want: "silver", problem: "cannot be honoured"},
-		"only storage is no request of I/O":          {claim: newClaim(), storageClass: newStorageClass("", storage.ByRequests)},
+		"no requests of I/O":                         {claim: newClaim(), storageClass: newStorageClass("", storage.ByRequests)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			claim, around := c.claim, surroundings{volume: c.volume, storageClass: c.storageClass, classes: catalog()}

@@ -169,11 +169,11 @@ func TestEventsDoNotRepeatARefusedClass(t *testing.T) {
 				}
 			}
 			if again := r.once(t, replicated.MinRetry); again != 2*replicated.MinRetry || len(r.patches) != 2 {
-				t.Errorf("%d patches, and the next one after %s", len(r.patches), again)
+				t.Errorf("%d patches, and the next one after %s; want 2 and %s", len(r.patches), again, 2*replicated.MinRetry)
 			}
 			r.refusal = nil // the quota is raised
 			if again := r.once(t, time.Hour); again != 0 || len(r.patches) != 3 {
-				t.Errorf("%d patches, and the next one after %s", len(r.patches), again)
+				t.Errorf("%d patches, and the next one after %s; want 3 and 0s", len(r.patches), again)
 			}
 		})
 	}

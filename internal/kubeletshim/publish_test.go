@@ -31,7 +31,7 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 		follow  bool
 		want    outcome
 	}{
-		{"by default all but annotations that change", DefaultOptions().Publish, DefaultOptions().FollowAnnotations,
+		{"by default, all but --follow-annotations", DefaultOptions().Publish, DefaultOptions().FollowAnnotations,
 			outcome{UsesAPI: true, Publishers: []string{object, pods, waiting, evictions}, Conditions: true, Events: true}},
 		{"device plugins alone need no API", []string{DevicePlugin}, false, outcome{}},
 		{"the node's object alone leaves pods unwatched", []string{NodeObject}, false, outcome{UsesAPI: true, Publishers: []string{object}}},
@@ -39,7 +39,7 @@ func TestPublishersAreThoseOfTheFlags(t *testing.T) {
 			outcome{UsesAPI: true, Publishers: []string{pods}, Conditions: true}},
 		{"events without conditions", []string{Events}, false, outcome{UsesAPI: true, Publishers: []string{pods, waiting}, Events: true}},
 		{"evictions alone leave pods unwatched", []string{Evictions}, false, outcome{UsesAPI: true, Publishers: []string{evictions}}},
-		{"annotations are followed without anything written", []string{DevicePlugin}, true,
+		{"device plugins with --follow-annotations read pods, and write nothing", []string{DevicePlugin}, true,
 			outcome{UsesAPI: true, Publishers: []string{pods}, Follow: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

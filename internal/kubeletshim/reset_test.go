@@ -51,7 +51,7 @@ func TestANodeIsResetWhenNothingHasAClassThatItDidNotRequest(t *testing.T) {
 			} {
 				status := &nodeqosv1alpha1.NodeQOSResourcesStatus{QOSResources: resources, LastHeartbeatTime: &metav1.Time{Time: now.Add(-test.age)}}
 				if got := offered(status, now); (got != "") != test.offered {
-					t.Errorf("the node offers classes of scope %s: %q", scope, got)
+					t.Errorf("in scope %s, the node offers %q; want an offer: %t", scope, got, test.offered)
 				}
 			}
 		})
@@ -136,7 +136,7 @@ func TestAwaitResetEndsWithTheNamesOfTheNodesAndTheReasons(t *testing.T) {
 		const want = "nodes still offer classes after 4m0s: node n2 offers class gold of k8s.io/rdt (NotAnswering: it does not answer); " +
 			"node n3 has pod a/web with the removed default class bronze of k8s.io/rdt"
 		if err == nil || err.Error() != want || time.Since(began) > 5*time.Minute {
-			t.Errorf("after %v: %v", time.Since(began), err)
+			t.Errorf("after %v: %v; want, within 5 minutes: %s", time.Since(began), err, want)
 		}
 	})
 }
@@ -153,7 +153,7 @@ func TestAwaitResetEndsWithoutRights(t *testing.T) {
 		began := time.Now()
 		err := awaitReset(t.Context(), objects, time.Hour, slog.New(slog.DiscardHandler))
 		if !apierrors.IsForbidden(err) || time.Since(began) > time.Minute {
-			t.Errorf("after %v: %v", time.Since(began), err)
+			t.Errorf("after %v: %v; want the refusal within a minute", time.Since(began), err)
 		}
 	})
 }
