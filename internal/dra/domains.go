@@ -49,8 +49,8 @@ func (d domain) attributes() map[resourcev1.QualifiedName]resourcev1.DeviceAttri
 	}
 }
 
-// readDomains returns the domains of the online CPUs. `sys` is the kernel's sysfs. It returns none if the kernel
-// reports no L3 caches or no NUMA nodes.
+// readDomains returns the domains of the online CPUs, or none if the kernel reports no L3 caches or no NUMA nodes. `sys` is
+// the kernel's sysfs.
 func readDomains(sys fs.FS) ([]domain, error) {
 	levels, err := fs.Glob(sys, "devices/system/cpu/cpu[0-9]*/cache/index[0-9]*/level")
 	if err != nil {
@@ -146,8 +146,8 @@ type preparedCounts map[classes.Pair]map[string]int
 // occupied without an allocation of a published device: by an annotation, a static pod, an earlier device plugin, a
 // second container with the same claim, or the claim of a device that is no longer published.
 //
-// These slots belong to no domain. slotsOf subtracts them from the last domains with free slots. The scheduler cannot
-// allocate these slots, so its allocations do not change the choice.
+// These slots belong to no domain. slotsOf subtracts them from the last domains with free slots. The scheduler allocates only
+// the slots that remain, so its allocations do not change from which domains slotsOf subtracts.
 func slotsOf(list []device, assigned map[classes.Pair]owners, prepared preparedCounts) []int64 {
 	slots := make([]int64, len(list))
 	for start := 0; start < len(list); {

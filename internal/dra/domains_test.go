@@ -182,7 +182,7 @@ func TestNamesOfDomainsAreLabels(t *testing.T) {
 	}
 }
 
-// TestAClaimOfADomainGetsItsClass also divides a class while a pod has a claim of the device for the whole node.
+// TestAClaimOfADomainGetsItsClass divides a class with four slots while a pod has a claim of the device for the whole node.
 func TestAClaimOfADomainGetsItsClass(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 4)})
 	d := newDriver(t, t.TempDir(), s)
@@ -201,7 +201,7 @@ func TestAClaimOfADomainGetsItsClass(t *testing.T) {
 	if err != nil || devices["request-0"] != goldDevice {
 		t.Errorf("the devices are %v, %v", devices, err)
 	}
-	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1")
+	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1") // the scheduler itself counts the second claim
 	if err := d.unprepareOne(t, c); err != nil {
 		t.Error(err)
 	}
@@ -234,6 +234,7 @@ func TestTheSlotsOfAllDomainsAreThoseThatAreFreeOnTheNode(t *testing.T) {
 	t.Logf("%d cases", tried)
 }
 
+// checkSlots checks that `want` slots of the devices are free, and that the published slots stay the same if the scheduler allocates one.
 func checkSlots(t *testing.T, list []device, o owners, prepared map[string]int, want int64) {
 	t.Helper()
 	slots := slotsOfClass(list, o, prepared)

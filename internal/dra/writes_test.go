@@ -24,8 +24,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
-// later is a queue that adds an item at least one nanosecond later. The controller adds a pool again until a time has
-// passed, and without a delay the time of synctest would never pass.
+// later is a queue that adds each item with a delay of at least one nanosecond. The controller adds a pool again and again,
+// until a time has passed. The clock of synctest stands still while goroutines run, so without a delay, the time would never pass.
 type later struct {
 	workqueue.TypedRateLimitingInterface[string]
 }
