@@ -9,6 +9,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
+// usage has kubelet's allocations of a class, compared with the owners of the class.
 type usage struct {
 	// allocated has the devices that kubelet has allocated, without duplicates. The publisher keeps these
 	// devices in the list that it sends to kubelet.
@@ -49,6 +50,8 @@ func ownersOf(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[own
 	return owners
 }
 
+// podsWithDevices returns the pods that may have devices of a class: those with a container to which kubelet allocated one, and those that
+// have the class in pod scope.
 func podsWithDevices(c class, assignments *qosv1alpha1.ListAssignmentsResponse) map[owner]bool {
 	pods := map[owner]bool{}
 	for o, allocated := range ownersOf(c, assignments) {

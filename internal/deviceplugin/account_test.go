@@ -150,7 +150,9 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-func TestWhileKubeletDoesNotAnswerSourcesShowWhichContainersHaveDevices(t *testing.T) {
+// TestWhileKubeletDoesNotAnswerAnAllocatedClassIsAccountedFor has a container whose class kubelet allocated, and another one with an
+// annotation. The cached devices of a pod that is gone stay allocated, each of them once.
+func TestWhileKubeletDoesNotAnswerAnAllocatedClassIsAccountedFor(t *testing.T) {
 	a := assignments(podOf("a", inGold("app", "1", allocated), inGold("side", "2", annotated)))
 	h := newAllocations()
 	h.add(gold, owner{namespace: "default", pod: "gone", Subject: qos.Subject{Container: "app"}}, ids(2, 2, 1))
@@ -160,6 +162,8 @@ func TestWhileKubeletDoesNotAnswerSourcesShowWhichContainersHaveDevices(t *testi
 	}
 }
 
+// TestWhileKubeletDoesNotAnswerAPodWithACachedDeviceIsAccountedFor has three pods with a class of pod scope. One has a cached device. Of
+// the other two, one counts as the pod of the granted device, and one is unaccounted for.
 func TestWhileKubeletDoesNotAnswerAPodWithACachedDeviceIsAccountedFor(t *testing.T) {
 	c := goldClass(3)
 	c.podScope = true

@@ -97,6 +97,8 @@ qos_shim_unaccounted_assignments{resource="vendor.example/net.fast"} 0
 	r.awaitGold(3, 3)
 }
 
+// TestNoDeviceVanishesWhileKubeletAllocatesIt reduces the capacity from 3 to 1 while kubelet allocates the third device. The device first
+// stays listed as unhealthy, and is healthy after the allocation.
 func TestNoDeviceVanishesWhileKubeletAllocatesIt(t *testing.T) {
 	r := newRig(t)
 	r.publisher.timing.deviceTTL = forever
@@ -122,6 +124,8 @@ func TestKubeletIsPolledAfterAnAllocation(t *testing.T) {
 	}
 }
 
+// TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent reduces the capacity to 1 while two devices are allocated. One of them leaves the list
+// when kubelet has freed it, but no event reports that.
 func TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent(t *testing.T) {
 	r := newRig(t)
 	r.start(2)

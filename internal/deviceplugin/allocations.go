@@ -44,8 +44,9 @@ func (o owner) podInKubelet() owner {
 	return owner{namespace: o.namespace, pod: o.pod}
 }
 
+// allocations has what kubelet reports in one answer, and the cached devices of pods that are missing from the answer.
 type allocations struct {
-	pods map[owner]bool
+	pods map[owner]bool // the pods in the answer
 	// The map `devices` has the devices of each container by extended resource. Kubelet does not report init containers that
 	// run to completion.
 	devices map[string]map[owner][]string

@@ -66,7 +66,7 @@ type Publisher struct {
 
 	cleaned bool // true after stale sockets were removed; only registerLoop uses it
 
-	// Only publishLoop uses the following fields. allocations is nil until the plugin has been ready for the
+	// Only publishLoop uses the following fields. `allocations` is nil until the plugin has been ready for the
 	// first time.
 	allocations             *allocationCache
 	podResourcesUnavailable bool

@@ -312,7 +312,9 @@ func TestAWrongDirectoryIsLoggedOnceWithTheRemedy(t *testing.T) {
 	}
 }
 
-func TestWithoutPodResourcesSourcesShowWhichContainersHaveDevices(t *testing.T) {
+// TestWithoutPodResourcesAnAllocatedClassIsAccountedFor has the pod a, whose class kubelet allocated, and the pod b with an annotation. One
+// of the three devices is unhealthy because of b.
+func TestWithoutPodResourcesAnAllocatedClassIsAccountedFor(t *testing.T) {
 	r := newRig(t)
 	r.kubelet.HidePodResources(true)
 	r.start(3)

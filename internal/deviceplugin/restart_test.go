@@ -156,6 +156,8 @@ func (r *rig) awaitA() {
 	r.until("a was listed", func() bool { return r.kubelet.Listed("default", "a") > 0 })
 }
 
+// TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast has two containers with class gold by annotation, for which two of the three
+// devices become unhealthy. The healthy one is that of the init container of pod a, which kubelet does not report.
 func TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast(t *testing.T) {
 	r := newRig(t)
 	r.start(3)

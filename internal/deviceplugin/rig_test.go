@@ -60,7 +60,7 @@ func (c *cache) away() {
 }
 
 // offered returns two resources. The resource k8s.io/rdt has the classes gold and bronze, and a class without an
-// extended resource. The resource vendor.example/net has pod scope.
+// extended resource. Bronze has no capacity, so 1000 devices are listed for it. The resource vendor.example/net has pod scope.
 func offered(goldCapacity uint64) *qosv1alpha1.ResourcesInfo {
 	return &qosv1alpha1.ResourcesInfo{
 		ContainerQosResources: []*qosv1alpha1.QOSResourceInfo{{Name: "k8s.io/rdt", Classes: []*qosv1alpha1.QOSResourceClassInfo{
