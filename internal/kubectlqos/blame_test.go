@@ -23,8 +23,8 @@ func blameAt(minute, second int) *timestamppb.Timestamp {
 	return timestamppb.New(time.Date(2026, 5, 1, 12, minute, second, 0, time.UTC))
 }
 
-// blameAnswer is the answer of the plugin of node-1 about the node: a container with culprits, one whose causes are its
-// own, one for which nobody is named, and one that did not suffer.
+// blameAnswer is the answer of the plugin of node-1 about the node. It has a container with culprits, one whose causes are its
+// own, and one with culprits for memory, but without a cause for I/O and for a CPU.
 func blameAnswer() *qosv1alpha1.BlameResponse {
 	during := func(resource string, f *qosv1alpha1.BlameFinding) *qosv1alpha1.BlameFinding {
 		f.Resource, f.From, f.To = resource, blameAt(50, 15), blameAt(54, 30)

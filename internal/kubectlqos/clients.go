@@ -182,6 +182,7 @@ func nameOf(word string, types ...string) (string, error) {
 
 func podName(word string) (string, error) { return nameOf(word, "pod", "pods", "po") }
 
+// others returns `words` and a list of the names, or "" if there are no names.
 func others(words string, names []string) string {
 	if len(names) == 0 {
 		return ""

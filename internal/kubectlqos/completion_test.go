@@ -60,7 +60,7 @@ func TestCompletionIsEmptyWithoutACluster(t *testing.T) {
 	r.core.PrependReactor("*", "*", fail)
 	for _, args := range [][]string{{"nodes", ""}, {"pods", ""}, {"set", "web", ""}, {"set", "web", "-c", ""}, {"resize", ""}, {"resize", "db", "--template", ""}} {
 		if got := r.run(t, append([]string{"__completeNoDesc"}, args...)...); got.Out != ":4\n" && got.Out != ":6\n" {
-			t.Errorf("%v completes %q", args, got.Out)
+			t.Errorf("%v completes %q, want only a directive", args, got.Out)
 		}
 	}
 }

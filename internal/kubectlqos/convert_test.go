@@ -118,7 +118,7 @@ func writeFile(t *testing.T, dir, name, text string) (path string) {
 }
 
 func TestConvertPrints(t *testing.T) {
-	null := must.Get(os.Open(os.DevNull))(t)
+	null := must.Get(os.Open(os.DevNull))(t) // counts as a terminal, because it is a character device
 	t.Cleanup(func() { _ = null.Close() })
 	for _, test := range []struct {
 		name string

@@ -21,6 +21,8 @@ resources:
   blockio: {Classes: {slow: [{Devices: [/dev/vda], ThrottleReadBps: 9M}]}}
 `
 
+// TestDeviceClassesPrintsOneForEachClass compares four texts of each DeviceClass: its name, its extended resource, and the resource and the
+// class that its CEL expression selects.
 func TestDeviceClassesPrintsOneForEachClass(t *testing.T) {
 	got, _ := fileRun{files: map[string]string{"c.yaml": classesOfPods}, args: []string{"device-classes", "--class-files", "DIR/c.yaml"}}.run(t)
 	var seen []string

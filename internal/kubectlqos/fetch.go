@@ -21,7 +21,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/program"
 )
 
-// fetch gets a path from the HTTP server on a port of a pod. An error of the pod, and not of the API server, is a podError.
+// fetch gets a path from the HTTP server on a port of a pod. An error is a podError if it comes from the pod or its node, and not from the
+// API server.
 type fetch func(ctx context.Context, pod *corev1.Pod, port int32, path string) ([]byte, error)
 
 // podError is a text from a pod or its node: the answer of the server, or why the server cannot be reached.

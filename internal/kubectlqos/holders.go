@@ -105,6 +105,7 @@ func refusalOf(node *nodeqosv1alpha1.NodeQOSResources, pod *corev1.Pod, c contai
 	return nil
 }
 
+// writtenAt returns when qos-kubelet-shim last wrote an object.
 func writtenAt(object *metav1.ObjectMeta) time.Time {
 	var last time.Time
 	for _, entry := range object.ManagedFields {

@@ -45,7 +45,7 @@ func newReadNodes(core kubernetes.Interface) readNodes {
 		defer func() { _ = body.Close() }()
 
 		metadata, err := decodeNodes(body, each)
-		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // inside of a value, and between two
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) { // the end is inside of a value, or between two values
 			return metadata, fmt.Errorf("the response of the API server ended early: %w; try again", io.ErrUnexpectedEOF)
 		}
 		return metadata, err

@@ -79,7 +79,7 @@ func (m *manyNodes) answer(w io.Writer, object any) {
 	_, _ = w.Write(text[:max(len(text)-m.cut, 0)])
 }
 
-// node returns a node on which pods of the namespace shop have the class gold, each of them twice.
+// node returns a node on which pods of the namespace shop have the class gold, each of them in two containers.
 func (m *manyNodes) node(i int) nodeqosv1alpha1.NodeQOSResources {
 	gold := nodeqosv1alpha1.QOSResourceClassInfo{Name: "gold", Capacity: 4, InUse: 2}
 	for pod := range max(m.pods, 1) {
@@ -147,7 +147,8 @@ func sortedQueries(requests []string) (sorted []string) {
 	return sorted
 }
 
-// The lists of all nodes must fit into memory, however many pods the nodes have.
+// TestTablesOfAllNodesKeepNoPods compares the memory in use after one page of nodes with that after two. The lists of all nodes must fit
+// into memory, however many pods the nodes have.
 func TestTablesOfAllNodesKeepNoPods(t *testing.T) {
 	for _, command := range []string{"nodes", "top", "top --by-namespace"} {
 		t.Run(command, func(t *testing.T) {
@@ -209,7 +210,7 @@ func TestPodsReadsOnlyTheNodesOfThePods(t *testing.T) {
 	}
 	for _, action := range r.objects.Actions() {
 		if action.GetVerb() != "get" {
-			t.Errorf("the command makes the request %q", action.GetVerb())
+			t.Errorf("the command makes the request %q, want only get", action.GetVerb())
 		}
 	}
 }

@@ -127,6 +127,7 @@ func printList[T any](o *output, w io.Writer, items []T) error {
 // is empty if the command prints a single page.
 type shown map[string]string
 
+// changed returns the items whose text differs from the last one for their key. It replaces `before` by the texts of all items.
 func changed[T any](before *shown, items []T, describe func(*T) (key, text string)) []T {
 	var differ []T
 	now := shown{}

@@ -33,8 +33,8 @@ type podRow struct {
 	Requested *string `json:"requested"`
 	// RequestedBy is the source of the request: the annotation, the extended resource in the limits, or the claims of the container.
 	RequestedBy string `json:"requestedBy,omitempty"`
-	// Source is the source of the class: container, allocated, pod or default. For running containers it can also be
-	// update or adopted.
+	// Source is the source of the class: container, allocated, pod, claim (of a volume) or default. For running containers it
+	// can also be update, adopted, runtime-handler, or "rule NAME".
 	Source string `json:"source"`
 	// Effective is the class in effect, which is "" for the system default. It is null if nothing runs or the class is unknown.
 	Effective *string `json:"effective"`

@@ -305,7 +305,8 @@ func TestSeveralPodsCanBeNamed(t *testing.T) {
 	}
 }
 
-// TestAPodWithASandboxHasTheClassesOfThePod has the containers of the pod wait for their images.
+// TestAPodWithASandboxHasTheClassesOfThePod uses a pod whose containers wait for their images. The condition PodReadyToStartContainers says
+// whether the pod already has a sandbox.
 func TestAPodWithASandboxHasTheClassesOfThePod(t *testing.T) {
 	for status, want := range map[corev1.ConditionStatus]string{
 		corev1.ConditionTrue:  "p | <pod> | vendor.example/disk | fast | <system default> | pod | NotFollowed: the class was requested after the container started, and is not applied yet",

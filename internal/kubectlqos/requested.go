@@ -131,6 +131,7 @@ func classBehind(offers []classes.Offer, extended string) (resource, class strin
 	return resource, class, longest > 0
 }
 
+// asks reports whether the pod, or the claim of a volume, requests the class of an assignment.
 func asks(a *classes.Assignment) bool {
 	return a != nil && (a.Source == classes.SourceContainer || a.Source == classes.SourceAllocated || a.Source == classes.SourcePod ||
 		a.Source == classes.SourceClaim)

@@ -190,6 +190,7 @@ func TestErrorsOfResizeAreOneLine(t *testing.T) {
 	}
 }
 
+// TestResizeReportsAFailure has two cases: the controller reports a refused patch, and another client changes the request.
 func TestResizeReportsAFailure(t *testing.T) {
 	const waits = `
 statefulset/db template data: storage 20Gi for 2 replicas
@@ -258,7 +259,7 @@ func TestADryRunOfResizeShowsTheChange(t *testing.T) {
 	for mode, suffix := range map[string]string{"client": " (dry run)", "server": " (server dry run)"} {
 		r := newResizeRig(t, "data")
 		if mode == "server" {
-			r.core.PrependReactor("delete", "statefulsets", failing(nil))
+			r.core.PrependReactor("delete", "statefulsets", failing(nil)) // succeeds, and deletes nothing
 			r.objects.PrependReactor("create", "statefulsetvolumes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				return true, action.(clienttesting.CreateAction).GetObject(), nil
 			})

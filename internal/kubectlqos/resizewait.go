@@ -22,7 +22,7 @@ import (
 type resizeProgress struct {
 	replicas map[string]string // by pod
 	message  string
-	noticed  bool
+	noticed  bool // true after the note that the command waits
 }
 
 // await prints the progress of a generation of the object until all volumes are ready. It returns an error if a person has to act.
@@ -71,7 +71,7 @@ func (o *resizeCommand) result(message string, failure error) error {
 	return nil
 }
 
-// retriable reports whether a failed look at the object is repeated.
+// retriable reports whether the object is read again after an error.
 func retriable(err error) bool {
 	switch kubeapi.OutcomeOf(err) { //nolint:exhaustive // another attempt fails too after the other outcomes
 	case kubeapi.Unavailable, kubeapi.TooMany, kubeapi.Failed:

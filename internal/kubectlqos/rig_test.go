@@ -199,7 +199,7 @@ func (r *rig) execute(ctx context.Context, out, errs io.Writer, args ...string) 
 	return program.Execute(ctx, root, args)
 }
 
-// readNodes is readNodes of a command, for the simulated API, which has no pages.
+// readNodes is the field `read` of the clients. It reads the simulated API, which has no pages.
 func (r *rig) readNodes(
 	ctx context.Context, _ string, page metav1.ListOptions, each func(*nodeqosv1alpha1.NodeQOSResources),
 ) (metav1.ListMeta, error) {

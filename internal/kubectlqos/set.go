@@ -171,6 +171,7 @@ func (o *setCommand) choose(pod *corev1.Pod) error {
 	return nil
 }
 
+// askable returns the names of the containers that can request classes.
 func askable(pod *corev1.Pod) (names []string) {
 	for _, c := range containersOf(pod) {
 		if !isEphemeral(pod, c.Container) {

@@ -292,7 +292,7 @@ func TestSetKeepsAChangeByAnotherClientAtTheSameTime(t *testing.T) {
 			return true, nil, apierrors.NewConflict(corev1.Resource("pods"), "p", nil)
 		})
 
-		r.updateStatus(t, "n1", func(status map[string]any) {
+		r.updateStatus(t, "n1", func(status map[string]any) { // the request of the other client must name a known resource
 			status["unavailableResources"] = []any{map[string]any{"name": "k8s.io/blockio", "scope": "Container", "message": "none"}}
 		})
 		got := r.run(t, "set", "p", "rdt=silver", "--wait=false")

@@ -57,6 +57,7 @@ func parseChange(args []string) (change, error) {
 	return c, nil
 }
 
+// pairsBut returns the pairs of the change, except those of `resources`.
 func (c change) pairsBut(resources []string) (pairs []string) {
 	for _, resource := range c.resources {
 		if pair, ok := c.pairs[resource]; ok && !slices.Contains(resources, resource) {
@@ -97,6 +98,7 @@ type target struct {
 	refused string
 }
 
+// settingPlan is a change of the annotation `key` of a pod from `had` to `value`, with the containers that it affects.
 type settingPlan struct {
 	pod             *corev1.Pod
 	node            *nodeqosv1alpha1.NodeQOSResources

@@ -16,7 +16,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
-var update = flag.Bool("update", false, "write what commands answer into the transcripts, to be read before it is believed")
+var update = flag.Bool("update", false, "write what the commands answer now into the transcripts and docs/kubectl.md; then review the diff")
 
 const prompt = "$ kubectl qos "
 

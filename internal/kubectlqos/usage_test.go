@@ -32,11 +32,11 @@ type plugins struct {
 	asked int
 	// blamed has the queries for "kubectl qos blame".
 	blamed []string
-	// recommendations are all that "kubectl qos recommend" gets. recommended has its queries.
+	// recommendations are all that "kubectl qos recommend" gets. `recommended` has its queries.
 	recommendations *qosv1alpha1.RecommendResponse
-	mu              sync.Mutex // guards recommended, because the command asks for several pods at once
+	mu              sync.Mutex // guards `recommended`, because the command asks for several pods at once
 	recommended     []string
-	// fails maps the nodes that do not answer to their errors. answers maps nodes to answers that replace the default
+	// fails maps the nodes that do not answer to their errors. `answers` maps nodes to answers that replace the default
 	// answer.
 	fails   map[string]error
 	answers map[string]string
@@ -62,7 +62,7 @@ func (p *plugins) fetch(_ context.Context, pod *corev1.Pod, port int32, path str
 
 	p.asked++
 	at := time.Date(2026, 5, 1, 13, 0, 5*p.asked, 0, time.UTC).Format(time.RFC3339Nano)
-	used := float64(p.asked) * 5 * (1 << 20)
+	used := float64(p.asked) * 5 * (1 << 20) // grows by 1 MiB per second
 	rdt := func(occupied, used float64) string {
 		return fmt.Sprintf(`"measurements": [{"name": "llc_occupancy_bytes", "part": "0", "value": %v},
 			{"name": "memory_bandwidth_bytes_total", "part": "0", "value": %v}]`, occupied, used)

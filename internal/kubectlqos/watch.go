@@ -30,6 +30,7 @@ const settleTime = 200 * time.Millisecond
 // differ, because a node's state expires some time after its last report.
 const refreshInterval = time.Minute
 
+// liveView follows nodes and pods for a command with --watch.
 type liveView struct {
 	nodeInformer cache.SharedIndexInformer
 	podInformer  cache.SharedIndexInformer // nil without pods

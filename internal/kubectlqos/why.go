@@ -87,7 +87,7 @@ func hasSandbox(pod *corev1.Pod) bool {
 }
 
 // why returns a reason and a message if a container does not have the wanted class, will be evicted, or has a state
-// that may be outdated. Otherwise, it returns empty strings.
+// that may be outdated. Otherwise, it returns empty strings. `satisfied` is true if the container has the wanted class.
 func (v *podView) why(c containerView, want classes.Assignment, has assignment, is state, satisfied bool) (reason, message string) {
 	switch {
 	case podspec.Finished(v.pod):
