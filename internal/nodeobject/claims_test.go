@@ -181,6 +181,8 @@ func TestAnObjectThatIsMadeAgainKeepsTheLimitsUntilItsSpecIsWritten(t *testing.T
 	})
 }
 
+// TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec changes the class in the spec from gold to silver, while the limits of
+// gold are in force. Until the plugin has accepted generation 3 of the spec, the status remains that of generation 2.
 func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
@@ -280,6 +282,7 @@ func TestTheStateOfAVolumeIsReported(t *testing.T) {
 	}
 }
 
+// TestWithoutTheFlagTheSpecHasNoEffect: without the flag --follow-claims, the option SetClaims is nil.
 func TestWithoutTheFlagTheSpecHasNoEffect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := start(t, serve(t, "uid-1"), withClaim("gold", "253:3"))

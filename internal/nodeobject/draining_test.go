@@ -15,6 +15,9 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/nodecache"
 )
 
+// TestAConditionNamesThePodsOfRemovedClasses: the class "old" of the function status is draining. `want` is the end of the
+// condition's message, which names at most 20 pods, or "" if there is no condition. Pods that have not requested the class
+// themselves do not count.
 func TestAConditionNamesThePodsOfRemovedClasses(t *testing.T) {
 	for _, test := range []struct {
 		name   string

@@ -29,6 +29,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/podevents"
 )
 
+// applied is the status that the publisher wrote last.
 type applied struct {
 	status  nodeqosv1alpha1.NodeQOSResourcesStatus
 	version string // resource version of the object after the write

@@ -79,7 +79,7 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 				var volumes []any
 				for i := range 1000 {
 					namespace := "z"
-					if i == 999 {
+					if i == 999 { // only the last volume is of another namespace
 						namespace = "a"
 					}
 					volumes = append(volumes, map[string]any{
@@ -138,13 +138,13 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 				t.Errorf("the condition says %q", got)
 			}
 			written := *s.LastHeartbeatTime
-			bubble.Pass(12 * time.Minute)
+			bubble.Pass(12 * time.Minute) // then a status without a heartbeat would have expired
 			if s := r.published(t).Status; !s.LastHeartbeatTime.After(written.Time) || s.Expired(time.Now()) {
 				t.Errorf("the last heartbeat is at %v, the first at %v", s.LastHeartbeatTime, written)
 			}
 
 			r.plugin.Set(crowded(0))
-			bubble.Pass(6 * time.Minute)
+			bubble.Pass(6 * time.Minute) // the status stays reduced for 5 minutes
 			if got := r.incomplete(t); got != "" {
 				t.Errorf("nothing is left out, but the condition says %q", got)
 			}

@@ -130,7 +130,8 @@ func notReady(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: "PluginReady", Status: "False", Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(at(9, 30, 0))}
 }
 
-// TestDesiredStatus compares the status to publish with the state of the plugin and the status that was published before.
+// TestDesiredStatus computes the status to publish from the state of the plugin and from the status that was published before. In the cases
+// with `away` and `silent`, the plugin has not been ready since 9:30. After 30 s, the status reports this.
 func TestDesiredStatus(t *testing.T) {
 	eight := state(status(at(8, 0, 0)))
 	away := func(latest *qosv1alpha1.StatusResponse) nodecache.State {
@@ -170,7 +171,7 @@ func TestDesiredStatus(t *testing.T) {
 			state: away(nil), now: at(9, 40, 0),
 			before: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "EOF") }),
 			want:   with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) { s.Conditions[2] = notReady("NotAnswering", "EOF") })},
-		"a plugin without class files in force has their error, beside the former classes": {
+		"if the plugin has refused its class files, their error is published, and the former classes stay": {
 			state: away(refused), before: published(), now: at(10, 0, 0),
 			want: with(func(s *nodeqosv1alpha1.NodeQOSResourcesStatus) {
 				s.Conditions[0] = metav1.Condition{Type: "ConfigurationApplied", Status: "False", Reason: "Refused", Message: "in force", LastTransitionTime: metav1.NewTime(at(10, 0, 0))}

@@ -18,7 +18,7 @@ const (
 	// maxEntries is the maximum number of classes in the annotation. It is higher than the number that fits into
 	// `maxClasses` bytes.
 	maxEntries = 1 << 10
-	// containerSize is the size of an empty item of podClasses.Containers, and of the fields of podClasses.
+	// containerSize is added to the size of each class, for the JSON around the class and the names of its container and volume.
 	containerSize = 64
 )
 

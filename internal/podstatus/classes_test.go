@@ -148,7 +148,8 @@ func TestTheConditionIsWrittenAlthoughTheAnnotationIsRefused(t *testing.T) {
 	}
 }
 
-// TestTheAnnotationIsRemovedIfItsChangeIsRefused refuses a change that the condition does not have.
+// TestTheAnnotationIsRemovedIfItsChangeIsRefused changes only the field `limited` of a volume's class. The annotation has this field, but
+// the condition does not. If the new annotation is refused, the old one is removed, because it is out of date.
 func TestTheAnnotationIsRemovedIfItsChangeIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))

@@ -116,7 +116,8 @@ func TestConditionsDoNotWaitForEvents(t *testing.T) {
 		bubble.Pass(time.Minute)
 		r.plugin.set(nil, in("silver")...)
 
-		// The random times of a minute, and what the rate of conditions adds to the last ones. The events take 83 s.
+		// The pods are reconciled at random times within a minute. The rate limit may delay the last conditions by some seconds more. All
+		// events together take 83 s.
 		bubble.Pass(70 * time.Second)
 		old := 0
 		for i := range size {

@@ -24,6 +24,7 @@ type failure struct {
 	outcome         kubeapi.Outcome
 }
 
+// attempt is what was tried for a pod, e.g. "write events of pods". The pod is given as namespace/name.
 type attempt struct{ what, pod string }
 
 // failureLog deduplicates log lines about many pods. It logs the beginning of a failure at the first pod that has the
@@ -65,6 +66,7 @@ func (l *failureLog) record(what, pod string, err error) {
 	}
 }
 
+// close ends a failure whose beginning was logged, if no pod has it any more. It reports whether it did so. The caller holds mu.
 func (l *failureLog) close(f failure) bool {
 	if !l.open[f] || slices.Contains(slices.Collect(maps.Values(l.failed)), f) {
 		return false

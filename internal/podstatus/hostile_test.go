@@ -41,6 +41,8 @@ func TestAFalseMirrorPodGetsNoEventsOfAnotherPod(t *testing.T) {
 	})
 }
 
+// TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod: the plugin has refused a change of pod web. The publisher must remember this when
+// the false mirror pod is deleted, and must not request the change again.
 func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"), hostileMirrorOf("web"))
@@ -63,7 +65,7 @@ func TestDeletingAFalseMirrorPodKeepsTheStateOfAnotherPod(t *testing.T) {
 		r.plugin.set(refusal(1, time.Now(), time.Now()), "web=gold") // a refusal makes the publisher reconcile pod web
 		bubble.Pass(time.Minute)
 		if got := updates.Load(); got != 1 {
-			t.Errorf("%d updates, want one, as nothing of the pod has changed", got)
+			t.Errorf("%d updates, want one, because the refused request is the same", got)
 		}
 	})
 }
