@@ -84,7 +84,7 @@ func TestExplain(t *testing.T) {
 		outcome kubeapi.Outcome
 		line    string
 	}{
-		"missing permission names who, verb, resource and the ClusterRole": {
+		"a missing permission names the user, the verb, the resource and the ClusterRole": {
 			code: 403, outcome: kubeapi.Forbidden,
 			body: statusBody(403, metav1.StatusReasonForbidden, `nodeqosresources.qos.noderesource.dev "n1" is forbidden: User "system:serviceaccount:q:shim" `+
 				`cannot patch resource "nodeqosresources/status" in API group "qos.noderesource.dev" at the cluster scope`),
@@ -116,7 +116,7 @@ func TestExplain(t *testing.T) {
 			code: 409, body: statusBody(409, metav1.StatusReasonConflict, "the object has been modified"), outcome: kubeapi.Conflict,
 			line: "the object was modified concurrently, trying again: the object has been modified",
 		},
-		"an error of the schema points to the CRD": {
+		"an error of the schema has the message of the API server": {
 			code: 422, body: statusBody(422, metav1.StatusReasonInvalid, "status.x: Invalid value"), outcome: kubeapi.Invalid,
 			line: "the API server rejects the object: status.x: Invalid value",
 		},
@@ -162,7 +162,7 @@ func TestExplainWithoutAnswer(t *testing.T) {
 		expectExplained(t, getObject(t, server.URL), kubeapi.Unavailable,
 			"the API server at "+server.URL+" does not answer (connection refused); the node is not affected, trying again")
 	})
-	t.Run("a server with a foreign certificate points to the certificate authority", func(t *testing.T) {
+	t.Run("a server whose certificate is not trusted points to the certificate authority", func(t *testing.T) {
 		server := httptest.NewUnstartedServer(nil)
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
 		server.StartTLS()

@@ -18,7 +18,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/bubble"
 )
 
-// TestRetryDelays compares the delays after the same error again and again.
+// TestRetryDelays compares the delays after the same error again and again. A delay is the Retry-After of the error, plus `random` times a
+// step: 1 s, then twice as much after each error, up to a minute.
 func TestRetryDelays(t *testing.T) {
 	refused := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
 	for name, test := range map[string]struct {

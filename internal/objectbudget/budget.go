@@ -44,7 +44,7 @@ func Size(value any) int {
 // Each namespace gets an equal share of the budget. If a namespace does not need all of its share, the other
 // namespaces get the rest. In a namespace, the first items take precedence. Both results have the order of the list.
 func Fit[T any](list []T, budget, number int, of func(T) (namespace string, size int)) (kept, omitted []T) {
-	smallest := (budget + number - 1) / number // each item counts at least this size, so that namespaces share the number of items like the bytes
+	smallest := (budget + number - 1) / number // each item counts as at least this size, so that namespaces share the number of items like the bytes
 	bill := func(item T) (string, int) {
 		namespace, size := of(item)
 		return namespace, max(size, smallest)

@@ -89,8 +89,8 @@ func (r *Recorder) Write(ctx context.Context, pod Pod, record Record) error {
 	return err
 }
 
-// WriteOnce creates the event of a record, unless the event exists. Unlike in Write, another node may have written the
-// existing event.
+// WriteOnce creates the event of a record. If the event exists, WriteOnce leaves it unchanged, because another node may have
+// written it.
 func (r *Recorder) WriteOnce(ctx context.Context, pod Pod, record Record) error {
 	event := r.eventOf(referenceTo(pod), record)
 	_, err := r.client.Events(event.Namespace).Create(ctx, event, metav1.CreateOptions{})

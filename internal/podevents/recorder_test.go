@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTheCountOfAnExistingEventContinues has an event with the count 3, and a counter that may have been reset since.
+// TestTheCountOfAnExistingEventContinues adds a record to an event with the count 3, whose last occurrence was at second 30. The counter of
+// the record may have been reset since. `changed` is false if the event already includes the record.
 func TestTheCountOfAnExistingEventContinues(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 500) }
 	event := &corev1.Event{Count: 3, FirstTimestamp: metav1.Unix(10, 0), LastTimestamp: metav1.Unix(30, 0)}
@@ -21,7 +22,7 @@ func TestTheCountOfAnExistingEventContinues(t *testing.T) {
 		count       uint64
 		first, last time.Time
 		want        int32
-		ok          bool
+		changed     bool
 	}{
 		{"without a new occurrence the count stays", 3, at(10), at(30), 3, false},
 		{"the same counter continues", 5, at(10), at(50), 5, true},
@@ -29,16 +30,16 @@ func TestTheCountOfAnExistingEventContinues(t *testing.T) {
 		{"a counter that lost occurrences still raises the count", 2, at(20), at(50), 4, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, ok := countOf(event, Record{Count: c.count, First: c.first, Last: c.last})
-			if got != c.want || ok != c.ok {
-				t.Errorf("got %d, %v; want %d, %v", got, ok, c.want, c.ok)
+			got, changed := countOf(event, Record{Count: c.count, First: c.first, Last: c.last})
+			if got != c.want || changed != c.changed {
+				t.Errorf("the count is %d (changed: %v), want %d (%v)", got, changed, c.want, c.changed)
 			}
 		})
 	}
 }
 
 // TestEachSeriesOfOccurrencesHasAnEventOfItsOwn compares the names of Event objects. The name of a pod can be as long
-// as that of an Event, so it is cut.
+// as that of an Event, so it is cut. The name in this test is cut behind a dot, and a dot follows.
 func TestEachSeriesOfOccurrencesHasAnEventOfItsOwn(t *testing.T) {
 	pod := corev1.ObjectReference{Namespace: "default", Name: "web", UID: "uid-web"}
 	r := Record{Reason: ClassRefused, Container: "main", Series: "ClassFull", Message: "1 of 1"}
