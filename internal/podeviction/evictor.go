@@ -85,8 +85,9 @@ type target struct {
 // progress is the state of the eviction of one pod. It exists as long as the pod is a target.
 type progress struct {
 	namespace string
-	settled   time.Time
-	retry     kubeapi.Retry
+	// settled is the earliest time of the eviction: `settle` after the pod became a target.
+	settled time.Time
+	retry   kubeapi.Retry
 	// done is true if the pod was evicted, is gone or is a static pod. The Evictor does not try again.
 	done bool
 	// reported is the latest result that was written to the log and to the pod's events.

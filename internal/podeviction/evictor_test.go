@@ -142,6 +142,8 @@ func TestPodsThatCannotBeEvictedAreSkipped(t *testing.T) {
 	}
 }
 
+// TestPodsThatVanishMeanwhileAreNotReported: the evictor finds the pod, but the answer to the eviction shows that the pod is gone, or goes
+// with its namespace.
 func TestPodsThatVanishMeanwhileAreNotReported(t *testing.T) {
 	terminating := apierrors.NewForbidden(podsOf, "web", errors.New("unable to create new content in namespace a because it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
@@ -285,6 +287,8 @@ func TestAnUnavailableAPIServerIsRetriedOnceForAllPods(t *testing.T) {
 	})
 }
 
+// TestEvictionsAreRateLimitedAndStopWhenTheClassReturns: a pod is evicted after it has been a target for 10 s. Five pods may be evicted at
+// once, and then one each second.
 func TestEvictionsAreRateLimitedAndStopWhenTheClassReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods, names := several(100)

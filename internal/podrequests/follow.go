@@ -51,8 +51,9 @@ type Follower struct {
 	tasks  map[string]*task // by ID of a container, or of the sandbox for the pod's own classes
 }
 
+// task is the state of the changes for one container or pod. If its annotations change, a new task replaces it.
 type task struct {
-	hash string
+	hash string // of the annotations
 	// first is true if the annotations have not changed since the Follower first saw the container or sandbox.
 	first bool
 	// tried is true after the method `follow` has compared the annotations of this task with the container's classes.
@@ -63,7 +64,7 @@ type task struct {
 	// config is the hash of the plugin's configuration at the latest try.
 	config  string
 	retries wait.Backoff
-	next    time.Time
+	next    time.Time // the earliest time of the next request
 	refused *podevents.Record
 	// initial has the container's assignments at the time when its changes were first postponed. It is nil if no
 	// changes are postponed.

@@ -178,7 +178,7 @@ func TestARestartedContainerFollowsTheAnnotations(t *testing.T) {
 }
 
 // TestAnnotationsThatChangeContinuouslyAreFollowedAtALimitedRate changes an annotation twice a second for a minute. The
-// follower sends a request every 5 s, and fewer while the class is full.
+// follower sends a request every 5 s. While the class is full, it retries after 4, 12, 28 and 60 s at the earliest.
 func TestAnnotationsThatChangeContinuouslyAreFollowedAtALimitedRate(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer error

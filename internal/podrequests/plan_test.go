@@ -137,7 +137,7 @@ func TestPlan(t *testing.T) {
 // unavailable.
 func TestNoChangeIsRequestedForAClassThatIsNoLongerOfferedIfThePodHasIt(t *testing.T) {
 	pod, has := webPod(map[string]string{ownKey: "blockio=fast"}), in("bronze", qosv1alpha1.Source_SOURCE_DEFAULT)
-	has.QosResources[2].Class = "fast"
+	has.QosResources[2].Class = "fast" // of k8s.io/blockio
 	if changes, err := plan(Catalog(offered()), pod, has, true); err != nil || len(changes) > 0 {
 		t.Errorf("got %v, %v; want no change, as it has the class that it requests", changes, err)
 	}

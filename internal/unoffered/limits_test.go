@@ -103,6 +103,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
+// TestTheWatchIsReadWhileAnEventIsWritten: in the namespace "slow", the API server needs a minute to create an event.
 func TestTheWatchIsReadWhileAnEventIsWritten(t *testing.T) {
 	runOne(t, func(t *testing.T, c *cluster) {
 		c.watches[0].Add(waiting("slow", "web", misspelled))
@@ -162,6 +163,7 @@ func TestAPodThatWaitsIsComparedWithTheNodesOnce(t *testing.T) {
 	}
 }
 
+// TestPodsThatWaitForOfferedClassesShareAList: a list of the nodes is used for 10 minutes.
 func TestPodsThatWaitForOfferedClassesShareAList(t *testing.T) {
 	runOne(t, func(t *testing.T, c *cluster) {
 		before := c.lists
@@ -212,7 +214,7 @@ func TestTheSearchForTheFirstPublisherRequestsFewNodes(t *testing.T) {
 }
 
 // TestAListOfAllNodesHasFewAndSmallResponses: a list of all nodes of a large cluster must not take thousands of
-// responses, and a response must not need much memory.
+// responses, and a response must not need much memory. A response has at most 100 nodes, and about 4,000 holders.
 func TestAListOfAllNodesHasFewAndSmallResponses(t *testing.T) {
 	for _, test := range []struct {
 		nodes, holders int   // holders is the number of holders of each node

@@ -60,8 +60,8 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Publisher writes the events. A waiting pod has no node, so the publishers of all nodes would see it. Only that of
-// the first node, by name, watches these pods: all publishers read the same list of NodeQOSResources, so they need no
+// Publisher writes the events. A waiting pod has no node, so the publishers of all nodes would see it. Only the publisher
+// of the first node, by name, watches these pods. All publishers read the same list of NodeQOSResources, so they need no
 // lease. If two publishers watch for some time, e.g. because a node has stopped reporting, the second one finds the
 // events of the first one.
 type Publisher struct {

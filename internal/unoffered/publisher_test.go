@@ -258,7 +258,7 @@ func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
 			t.Errorf("after the scheduler has tried: %q", got)
 		}
 
-		// The next watch begins with the same pods.
+		// The next watch begins with the same pods. A sixth write finds that the event exists.
 		stream.Stop()
 		bubble.Pass(time.Minute)
 		c.watches[1].Add(waiting("a", "misspelled", "qos.noderesource.dev/rdt.glod"))

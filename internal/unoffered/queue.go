@@ -51,7 +51,7 @@ type queue struct {
 
 // turn describes the last write in a namespace.
 type turn struct {
-	number int
+	number int // the value of queue.writes after this write
 	retry  kubeapi.Retry
 }
 
