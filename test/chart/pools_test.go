@@ -100,8 +100,8 @@ func (p pools) most(node map[string]string) string {
 	return found
 }
 
-// TestEachNodeBelongsToTheMostSpecificPool compares the DaemonSets that run on each node with `most`: one, that of the
-// pool with the most labels of the pools that match the node.
+// TestEachNodeBelongsToTheMostSpecificPool checks that exactly one DaemonSet runs on each node: the DaemonSet of the pool
+// that `most` returns for the node.
 func TestEachNodeBelongsToTheMostSpecificPool(t *testing.T) {
 	for name, p := range map[string]pools{
 		"no pools":                 {},

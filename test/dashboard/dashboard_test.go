@@ -34,6 +34,8 @@ func TestALegendHasTheLabelsOfItsSeries(t *testing.T) {
 	}
 }
 
+// TestThePictureOfTheDashboardHasAllPanels: a number of problems is red (#c0392b) if it is not 0. A legend has four lines, so of five series,
+// the first three have a line each.
 func TestThePictureOfTheDashboardHasAllPanels(t *testing.T) {
 	d := must.Get(dashboard.Read("../../deploy/monitoring/dashboard.json"))(t)
 

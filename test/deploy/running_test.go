@@ -145,6 +145,8 @@ func TestProbesReachThePrograms(t *testing.T) {
 	}
 }
 
+// TestEachClientSeesTheSocketOfTheNodeAPIThatIsMeantForIt: `argument` is the container's argument that names a socket of the node API, or ""
+// if there is none.
 func TestEachClientSeesTheSocketOfTheNodeAPIThatIsMeantForIt(t *testing.T) {
 	found := render(t)
 	const all, read = "/run/qos-nri-plugin/qos.sock", "/run/qos-nri-plugin/read/qos.sock"

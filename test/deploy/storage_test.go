@@ -130,8 +130,8 @@ func (i *installed) deployed(t *testing.T, name string) corev1.Container {
 	return corev1.Container{}
 }
 
-// TestControllersOfClaimsHaveTheirOwnServiceAccounts checks deploy/storage-statefulsets and deploy/storage-defaults: what may patch claims is not
-// what writes limits.
+// TestControllersOfClaimsHaveTheirOwnServiceAccounts checks deploy/storage-statefulsets and deploy/storage-defaults. The controllers that may
+// patch claims have other ServiceAccounts than qos-storage, which writes limits.
 func TestControllersOfClaimsHaveTheirOwnServiceAccounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		dir    string
