@@ -148,8 +148,8 @@ func (d *drawing) loads(resource string) {
 
 // draw runs a plugin that has recorded nothing, lets container `who` use a resource for a while, and returns the
 // container that the plugin names first for the victim. `who` is the culprit, the victim itself, or -1 for none.
-// `suffered` is true if the victim waited more than twice as long for the resource as before, and for at least 10% of
-// the time more.
+// `suffered` is true if the part of the time in which the victim waited for the resource has more than doubled, and has
+// grown by more than 10 percentage points.
 func (d *drawing) draw(t *testing.T, resource string, victim, who int) (first string, suffered bool) {
 	t.Helper()
 	d.loads(resource)

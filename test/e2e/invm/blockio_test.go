@@ -84,6 +84,7 @@ func (n *node) hasLimits(t testing.TB, cgroup string, want ioLimits) error {
 	return nil
 }
 
+// throttled returns the limits of the class throttled in classFile.
 func throttled(t testing.TB) ioLimits {
 	return ioLimits{
 		deviceNumber(t, "/dev/vda"): {"rbps": "2000000", "wbps": "1000000"},

@@ -43,7 +43,7 @@ func reclaimed(t *testing.T, n *node) {
 	})
 	t.Run("a container with memory.low loses memory if its pod has no memory.low", func(t *testing.T) {
 		if protected, plain := n.press(t, "0"); protected < 8*megabyte || plain > noise {
-			t.Errorf("%d bytes of the container under the pod and %d bytes of the protected one were reclaimed", protected, plain)
+			t.Errorf("%d bytes of the container whose pod has no memory.low and %d bytes of the other, protected one were reclaimed", protected, plain)
 		}
 	})
 	t.Run("a container with memory.min loses the memory above its own memory.high", func(t *testing.T) { aboveHigh(t, n) })

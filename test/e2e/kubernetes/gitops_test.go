@@ -63,7 +63,9 @@ func (d *database) withKinds(t *testing.T, size string) string {
 	return strings.ReplaceAll(d.larger(t, size), "- metadata: {name: ", "- apiVersion: v1\n    kind: PersistentVolumeClaim\n    metadata: {name: ")
 }
 
-// argoSyncs synchronizes the template with a larger size. Then it compares it, also with the next size.
+// argoSyncs synchronizes the template with a larger size, and compares it with this size and with the next one. The stored template keeps its
+// size, because the policy writes the larger one as an annotation. So only a server-side comparison that includes the policy shows
+// no difference for this size and a difference for the next one.
 func argoSyncs(t *testing.T, d *database, size, next string, options ...string) {
 	argo := func(want, size string, args ...string) {
 		t.Helper()
@@ -82,6 +84,7 @@ func argoSyncs(t *testing.T, d *database, size, next string, options ...string) 
 	argo(outOfSync, size, "diff")
 	argo(synced, size, "-server-side-diff", "-include-mutation-webhook", "diff")
 	argo(outOfSync, next, "-server-side-diff", "-include-mutation-webhook", "diff")
+	// These options show no difference for any size.
 	for _, blind := range []string{"-server-side-diff", "-ignore=/spec/volumeClaimTemplates"} {
 		argo(synced, size, blind, "diff")
 		argo(synced, next, blind, "diff")

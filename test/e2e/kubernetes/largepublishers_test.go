@@ -119,7 +119,7 @@ func (l *large) replace(ctx context.Context, p *publishedNode) error {
 	return l.start(ctx, p)
 }
 
-// rollout replaces pods for some time, at the rate of a node in a large cluster.
+// rollout replaces pods for some time. Each node replaces as many pods a second as a node in a cluster of largeNodes nodes.
 func (l *large) rollout(t *testing.T, some time.Duration) {
 	t.Helper()
 	tick := time.NewTicker(time.Second * largeNodes / time.Duration(largeRollout*l.published))

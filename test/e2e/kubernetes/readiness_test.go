@@ -57,7 +57,7 @@ func readinessIsReported(t *testing.T, n *node) {
 		return strings.Replace(object, `"status": {`, `"status": {"conditions": [`+condition+`],`, 1)
 	}
 
-	// `refused` is a part of the refusal. It is empty if the API server accepts the request.
+	// `refused` is a part of the refusal; a blank is a part of each. It is empty if the API server accepts the request.
 	for _, test := range []struct{ name, user, method, path, contentType, body, refused string }{
 		{"it reads its node", "system:node:node-1", "GET", own, "", "", ""},
 		{"it writes the status of its node", "system:node:node-1", "PUT", own + "/status", "application/json", status("node-1"), ""},

@@ -125,7 +125,7 @@ func (d *database) await(t *testing.T, condition string) {
 	d.in(t, "wait", "--for="+condition, "statefulsetvolumes/db", within)
 }
 
-// sizes returns the requested size and the capacity of the claims of a template, in the order of the replicas.
+// sizes returns the requested size and the capacity of the claims of a template, by replica, e.g. "0 32Mi/16Mi, 1 32Mi/32Mi".
 func (d *database) sizes(t *testing.T, template string) string {
 	t.Helper()
 	var all []string
@@ -145,7 +145,7 @@ func (d *database) want(t *testing.T, template, want string) {
 	}
 }
 
-// bound is the largest size that the driver gives to the volume of a claim from now on, in MiB.
+// bound sets the largest size, in MiB, that the driver gives to the volume of a claim from now on.
 func (d *database) bound(t *testing.T, claim string, mebibytes int) {
 	t.Helper()
 	volume := d.in(t, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}")
@@ -180,7 +180,7 @@ func (d *database) reported(t *testing.T, reason, text string) {
 		"{.items[*].message}", "-n", d.namespace, "events", "--field-selector=involvedObject.kind=StatefulSet,reason="+reason)
 }
 
-// status waits until the status of the template data has these numbers of ready replicas, and of the finished generation.
+// status waits until the template data has the number of ready replicas and the finished generation in `want`, e.g. "3 1".
 func (d *database) status(t *testing.T, want string) {
 	t.Helper()
 	d.awaitField(t, "the template has the status "+want, want,

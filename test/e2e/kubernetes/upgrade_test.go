@@ -189,6 +189,7 @@ func unavailable(reports []string, capacity int) (away time.Duration, err error)
 	return away, nil
 }
 
+// TestAClassIsUnavailableUntilAReportHasItAgain: the node lacks units of the class from second 1 to second 4, and from 6 to 8.
 func TestAClassIsUnavailableUntilAReportHasItAgain(t *testing.T) {
 	const seconds = "2026-01-01T00:00:0"
 	reports := []string{

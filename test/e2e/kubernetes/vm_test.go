@@ -26,8 +26,8 @@ const bridge = "192.0.2.254"
 // vm is a VM with its own kernel, with resctrl. Package remote runs programs there.
 type vm struct {
 	address               // the address of its node
-	dir, bin, logs string // the logs of the whole rig, which are also in the VM
-	rig            string
+	dir, bin, logs string // the directories of the VM's files, of the programs, and of the logs of the whole rig
+	rig            string // the directory of the whole rig, which the VM sees at the same path
 	vendor         string // "intel" or "amd"
 	init           string // "systemd", or "" for a script
 	resctrl        string // mount options
