@@ -11,6 +11,7 @@ import (
 	"time"
 )
 
+// TestASeriesIsWrittenAtMostOncePerInterval has three occurrences within two minutes. The interval is five minutes.
 func TestASeriesIsWrittenAtMostOncePerInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s Series

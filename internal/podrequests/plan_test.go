@@ -143,6 +143,8 @@ func TestNoChangeIsRequestedForAClassThatIsNoLongerOfferedIfThePodHasIt(t *testi
 	}
 }
 
+// TestAClassThatTheKubeletRequestedByCRIAnnotationIsKept: the pod has no annotations. Without the CRI annotation, its container would get the
+// default class bronze.
 func TestAClassThatTheKubeletRequestedByCRIAnnotationIsKept(t *testing.T) {
 	has := in("gold", qosv1alpha1.Source_SOURCE_CONTAINER)
 	has.QosResources[0].RequestedBy = "io.kubernetes.cri.rdt-class"
@@ -151,6 +153,7 @@ func TestAClassThatTheKubeletRequestedByCRIAnnotationIsKept(t *testing.T) {
 	}
 }
 
+// TestPodScopeClassesAreChangedIfMutable: of the resources in offered, vendor.example/disk is mutable, and vendor.example/network is not.
 func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 	has := &qosv1alpha1.ContainerAssignments{QosResources: []*qosv1alpha1.Assignment{
 		{Name: "vendor.example/network", Class: "fast", Source: qosv1alpha1.Source_SOURCE_POD},
@@ -177,6 +180,8 @@ func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 	}
 }
 
+// TestAnUnavailableResourceOfVolumesIsNotListedForContainers compares the number of assignments of a container with the scope of the only
+// resource, which is unavailable.
 func TestAnUnavailableResourceOfVolumesIsNotListedForContainers(t *testing.T) {
 	for scope, want := range map[qosv1alpha1.Scope]int{
 		qosv1alpha1.Scope_SCOPE_VOLUME: 0, qosv1alpha1.Scope_SCOPE_POD: 0, qosv1alpha1.Scope_SCOPE_CONTAINER: 1,

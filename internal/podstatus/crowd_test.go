@@ -80,6 +80,8 @@ func (timeout) Error() string   { return "i/o timeout" }
 func (timeout) Timeout() bool   { return true }
 func (timeout) Temporary() bool { return true }
 
+// TestPodsThatChangeTogetherAreWrittenOverAMinute: if more than 10 pods change together, they are reconciled at random times within a
+// minute. A single pod is reconciled at once. The writes are counted 5 s after each change, and again a minute later.
 func TestPodsThatChangeTogetherAreWrittenOverAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, in := crowd(t, 60)

@@ -142,7 +142,7 @@ func TestDisabledConditionsAndEventsAreNotWritten(t *testing.T) {
 				r.plugin.set(refusal(1, time.Now(), time.Now()), "other=gold")
 				r.start(c.options)
 				defer r.stop()
-				r.plugin.set(refusal(1, time.Now(), time.Now().Add(-time.Hour)), "other=silver")
+				r.plugin.set(refusal(1, time.Now(), time.Now().Add(-time.Hour)), "other=silver") // changes the refusal without a new occurrence
 				bubble.Pass(time.Minute)
 				got := slices.Compact(r.writes())
 				if !slices.Equal(got, c.want) {

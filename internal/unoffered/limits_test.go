@@ -49,6 +49,7 @@ func TestANamespaceWithManyWaitingPodsDoesNotDisplaceAnother(t *testing.T) {
 	})
 }
 
+// TestManyNamespacesWithManyPodsLeaveRoomForAnother: 50 pods of each of 20 namespaces fill the queue, which keeps 1000 pods.
 func TestManyNamespacesWithManyPodsLeaveRoomForAnother(t *testing.T) {
 	runOne(t, func(t *testing.T, c *cluster) {
 		for i := range 1000 {

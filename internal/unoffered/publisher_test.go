@@ -269,6 +269,8 @@ func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
 	})
 }
 
+// TestOnlyTheFirstNodeThatReportsWatchesWaitingPods: n1 has stopped reporting, so the publisher of n2 watches. After the object of n2 is
+// deleted, that of n3 watches.
 func TestOnlyTheFirstNodeThatReportsWatchesWaitingPods(t *testing.T) {
 	nodes := func() []nodeqosv1alpha1.NodeQOSResources {
 		return []nodeqosv1alpha1.NodeQOSResources{
@@ -285,7 +287,7 @@ func TestOnlyTheFirstNodeThatReportsWatchesWaitingPods(t *testing.T) {
 		c.watches[0].Stop()
 		bubble.Pass(11 * time.Minute)
 		if len(c.watches) != 2 || c.lists > 7 {
-			t.Errorf("%d watches began; %d lists", len(c.watches), c.lists)
+			t.Errorf("%d watches began, want 2; %d lists of the nodes, want at most 7", len(c.watches), c.lists)
 		}
 	})
 }

@@ -220,7 +220,7 @@ func TestTheDaemonSetsRequestNoClass(t *testing.T) {
 	}
 }
 
-func TestTheImageIsNamedInOnePlace(t *testing.T) {
+func TestAllContainersHaveTheImageThatMakeImageBuilds(t *testing.T) {
 	for _, c := range render(t).containers(t) {
 		if c.Image != "localhost/qos-nri-plugin:dev" || c.ImagePullPolicy != corev1.PullIfNotPresent {
 			t.Errorf("container %s has image %s, pull policy %s; the default of make image is localhost/qos-nri-plugin:dev", c.Name, c.Image, c.ImagePullPolicy)

@@ -54,6 +54,7 @@ func TestRunReplacesTheSite(t *testing.T) {
 	}
 }
 
+// TestProblems builds a site of four small pages. Each case adds files, or replaces the text of pages.
 func TestProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string // in addition to the pages below
