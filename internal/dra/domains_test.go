@@ -196,12 +196,12 @@ func TestAClaimOfADomainGetsItsClass(t *testing.T) {
 		}
 	}
 
-	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1") // the scheduler does not count the claim any more
+	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1") // the driver subtracts the first claim, whose device is no longer published
 	devices, err := d.prepareOne(t, claim("2", "rdt-gold-numa1-l3-1"))
 	if err != nil || devices["request-0"] != goldDevice {
 		t.Errorf("the devices are %v, %v", devices, err)
 	}
-	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1") // the scheduler itself counts the second claim
+	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1") // the scheduler subtracts the second claim itself
 	if err := d.unprepareOne(t, c); err != nil {
 		t.Error(err)
 	}

@@ -132,7 +132,9 @@ func TestAHungChangeFailsAndIsUndoneWhenTheKernelAnswers(t *testing.T) {
 	})
 }
 
-func TestClassFilesThatHangAreRefusedAndAppliedWhenTheKernelAnswers(t *testing.T) {
+// TestClassFilesThatHangAreRefusedUntilTheKernelAnswers also checks that the kernel is called once for both attempts, and that
+// other resources can be changed meanwhile.
+func TestClassFilesThatHangAreRefusedUntilTheKernelAnswers(t *testing.T) {
 	hanging(t, "apply", func(t *testing.T, f *fixture, released func()) {
 		next := strings.ReplaceAll(files, "capacity: 1", "capacity: 3")
 		for range 2 {

@@ -71,8 +71,9 @@ func TestPresentLimitsOfAClassWinOverFormerOnes(t *testing.T) {
 	}
 }
 
-// TestAHiddenMountDoesNotChooseTheClass uses mounts at /data and /data/ in one container, which the API server accepts. The runtime mounts
-// them in the order of volumeMounts, so the last one hides the others. The volume lenient has class gold, and strict has silver.
+// TestAHiddenMountDoesNotChooseTheClass mounts two volumes at one path, written as /data, /data/ or data, which the API server accepts. The
+// runtime mounts them in the order of volumeMounts, so the last one hides the other. The volume `lenient` has a claim of class gold, and
+// `strict` the claim `data` of the manifests, of class silver.
 func TestAHiddenMountDoesNotChooseTheClass(t *testing.T) {
 	lenient := strings.NewReplacer("c-z", "c2", "pv-z", "pv-9", "namespace: z", "namespace: a", "name: data", "name: lenient", "silver", "gold").Replace(claimOf("z"))
 	for name, test := range map[string]struct{ mounts, class string }{

@@ -128,6 +128,8 @@ func TestOnlyAContainerWhoseProcessIsGoneIsReportedAsEnded(t *testing.T) {
 	}
 }
 
+// TestADiskThatNoClassLimitsIsIgnored removes and adds disks that the classes do not name. `repair` fails the test if it finds a
+// difference. Without classes, i.e. after Withdraw, this is so for all disks.
 func TestADiskThatNoClassLimitsIsIgnored(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")

@@ -223,13 +223,14 @@ func TestSpec(t *testing.T) {
 	t.Run("annotations of CRI hide those of the spec", func(t *testing.T) {
 		r := newRuntime(t, nriruntime.Options{})
 		p := &plugin{create: goldAdjustment}
-		connect(t, r, p).Stop()
+		s := connect(t, r, p)
 		pod := runPod(t, r, "pod")
 		config := nriruntime.ContainerConfig{Name: "main", Annotations: map[string]string{"origin": "by the kubelet"}}
 		must[string](t)(r.CreateContainer(t.Context(), pod, config))
+		s.Stop()
 		connect(t, r, p)
 		if got := p.synced[0].Annotations["origin"]; got != "by the kubelet" {
-			t.Errorf("got %q", got)
+			t.Errorf("the annotation is %q, want that of the kubelet", got)
 		}
 	})
 }

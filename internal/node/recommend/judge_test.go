@@ -120,8 +120,8 @@ func TestAClassThatAlsoLimitsReadsIsPreferredToOneThatLimitsOnlyWrites(t *testin
 	}
 }
 
-// TestMemoryMayComeCloserToItsLimitThanARate has a use of memory of 85, which fits a limit of 100. A rate of 85 would not. A container in a
-// larger class moves to this limit only if it uses at most 80. A new class gets 1.25 times the use, rounded up.
+// TestMemoryMayComeCloserToItsLimitThanARate has a use of memory of 85. It fits a limit of 100, because memory may use 90% of a limit; a rate
+// may use 70%. A container in a larger class stays there, because only 80% of a lower limit are allowed.
 func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
 	memory := classes.Series{Measure: history.Memory}
 	for present, want := range map[string]string{"": "fits small 100", "large": "fits large 200"} {
@@ -133,11 +133,12 @@ func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
 			t.Errorf("in class %q: %+v, want %s", present, got, want)
 		}
 	}
+	// The use does not fit a limit of 90. The proposed class has 1.25 times the use, rounded up to two digits.
 	d := &recommend.Demand{Uses: []recommend.Use{{Series: memory, Values: constant(20, 85)}}, Classes: []recommend.Class{{Name: "c", Limits: []recommend.Limit{limit(memory, 90)}}}}
 	if got := recommend.Judge(d); outcome(got) != "add  110" {
 		t.Errorf("advice is %+v", got)
 	}
-	d.Present, d.Uses[0].Held = "c", held(20)
+	d.Present, d.Uses[0].Held = "c", held(20) // the use could be higher without the limit, so the proposal is twice the limit
 	if got := recommend.Judge(d); outcome(got) != "add  180" || !got.Held {
 		t.Errorf("when the limit of the largest class is reached, the advice is %+v, want twice that limit", got)
 	}
