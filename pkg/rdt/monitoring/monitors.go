@@ -223,8 +223,10 @@ func (m *monitors) containers(control string, parts map[string]classes.Reading) 
 
 // unmonitored returns why containers of a control group are not monitored, by ID.
 func (m *monitors) unmonitored(control string) map[string]reason {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	found := map[string]reason{}
-	for id, s := range m.all() {
+	for id, s := range m.states {
 		if s.control == control && s.missing != nil {
 			found[id] = whyMissing(s.missing)
 		}
