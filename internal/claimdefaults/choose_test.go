@@ -47,11 +47,13 @@ func newClass(name, driver, iops string) *storagev1.VolumeAttributesClass {
 	return &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: driver, Parameters: map[string]string{"iops": iops}}
 }
 
+// catalog has classes of the driver d, for which the controller chooses, and one of another driver.
 func catalog() []*storagev1.VolumeAttributesClass {
 	return []*storagev1.VolumeAttributesClass{newClass("foreign", "other", "1000"), newClass("gold", "d", "1000"), newClass("silver", "d", "500")}
 }
 
-func TestAClaimGetsAClass(t *testing.T) {
+// TestAClaimGetsTheClassOfItsRequestsOrTheDefaultClass has an empty `want` where the claim gets no class.
+func TestAClaimGetsTheClassOfItsRequestsOrTheDefaultClass(t *testing.T) {
 	elsewhere, another := newVolume(), newVolume()
 	elsewhere.Spec.CSI.Driver = "other"
 	another.Spec.ClaimRef.UID = "other"

@@ -159,11 +159,11 @@ func TestARefusedClassIsReportedOnceAndTriedAgain(t *testing.T) {
 	}
 }
 
-func TestEventsDoNotRepeatARefusedClass(t *testing.T) {
+func TestAClassWithoutSuccessIsTriedAgainOnlyAfterABackoff(t *testing.T) {
 	for name, answer := range map[string]error{"refused": exceeded(), "no answer": apierrors.NewServiceUnavailable("down")} {
 		t.Run(name, func(t *testing.T) {
 			r := newStillRig(t, answer, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
-			for range 10 {
+			for range 10 { // at the same time, e.g. for events of the claim
 				if again := r.once(t, 0); again != replicated.MinRetry || len(r.patches) != 1 {
 					t.Fatalf("%d patches, and the next one after %s; want 1 and %s", len(r.patches), again, replicated.MinRetry)
 				}

@@ -37,7 +37,7 @@ func directory(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func TestFilesAreReadInNameOrderAsAConfigMapIsMounted(t *testing.T) {
+func TestFilesOfAMountedConfigMapAreReadInTheOrderOfTheirNames(t *testing.T) {
 	dir := directory(t, map[string]string{
 		"..2026_01_01/20-b.yaml": classFile("b", "{names: [x]}"),
 		"..2026_01_01/10-a.yml":  classFile("a", "{names: [x]}"),
@@ -61,7 +61,7 @@ func TestFilesAreReadInNameOrderAsAConfigMapIsMounted(t *testing.T) {
 	}
 }
 
-func TestTheHashFollowsFilesThatClassFilesName(t *testing.T) {
+func TestTheHashChangesWithAFileThatAClassFileNames(t *testing.T) {
 	dir := directory(t, map[string]string{"a.yaml": classFile("a", "{configFile: /etc/test.yaml}")})
 	content := "names: [x]"
 	read := func(string) ([]byte, error) { return []byte(content), nil }

@@ -60,6 +60,7 @@ func TestConfigFilesOfTheRuntimeAreReadBelowTheHostRoot(t *testing.T) {
 		t.Errorf("classes (-want +got):\n%s", diff)
 	}
 
+	// Files has only the class files, not the files that they name.
 	if diff := cmp.Diff([]string{filepath.Join(dir, "a.yaml")}, source.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}

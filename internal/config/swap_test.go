@@ -143,9 +143,9 @@ func TestAConfigMapWithOutdatedLinksIsReadInOneVersionOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain reads a ConfigMap whose live version is missing. A read that began
-// before a swap finds the same state, because the kubelet removes the old version right after the swap.
-func TestAVersionThatIsRemovedDuringTheReadIsAnErrorOrReadAgain(t *testing.T) {
+// TestAConfigMapWithoutItsLiveVersionIsAnErrorUntilTheNextVersion removes the version that a ConfigMap links to. A read that
+// began before a swap finds the same state, because the kubelet removes the old version right after the swap.
+func TestAConfigMapWithoutItsLiveVersionIsAnErrorUntilTheNextVersion(t *testing.T) {
 	m := configMap(t.TempDir())
 	m.publish(t, "1", "a", "b")
 	m.link(t, "a", "b")

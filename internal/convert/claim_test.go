@@ -120,11 +120,11 @@ func TestClaimsOfDriversWithModifyVolumeNameTheirClass(t *testing.T) {
 	options := convert.Options{Driver: testDriver, ModifyVolume: true}
 	wantResult(t, text, options, want, "driver topolvm.io must support MODIFY_VOLUME and the parameters of "+className+
 		"; drivers define the names and units of their parameters themselves")
-	wantResult(t, want, options, want)
+	wantResult(t, want, options, want) // a second conversion changes nothing
 }
 
-// TestFilesShareStorageClassesAndVolumeAttributesClasses takes the driver from the StorageClass in c.yaml. The file
-// template.yaml is not YAML, and stays as it is.
+// TestFilesShareStorageClassesAndVolumeAttributesClasses takes the driver from the StorageClass in c.yaml, not from the option.
+// The VolumeAttributesClass is added to the first file that needs it. The file template.yaml is not YAML, and stays as it is.
 func TestFilesShareStorageClassesAndVolumeAttributesClasses(t *testing.T) {
 	claim := pvc("  storageClassName: fast\n", askIOPS)
 	inputs := []convert.Input{

@@ -44,9 +44,9 @@ func TestLabelOfKoordinatorBecomesAnAnnotation(t *testing.T) {
 	}
 }
 
-func TestWithoutTheOptionNothingOfKoordinatorIsConvertedOrNoted(t *testing.T) {
-	const of = "  annotations:\n    koordinator.sh/memoryQOS: '{}'\n    "
-	wantResult(t, labelled("BE", of+"rdt.resources.beta.kubernetes.io/pod: gold\n"), convert.Options{}, labelled("BE", of+"qos.noderesource.dev/pod: rdt=gold\n"))
+func TestWithoutTheOptionLabelsAndAnnotationsOfKoordinatorStayWithoutANote(t *testing.T) {
+	const memoryQOS = "  annotations:\n    koordinator.sh/memoryQOS: '{}'\n    "
+	wantResult(t, labelled("BE", memoryQOS+"rdt.resources.beta.kubernetes.io/pod: gold\n"), convert.Options{}, labelled("BE", memoryQOS+"qos.noderesource.dev/pod: rdt=gold\n"))
 }
 
 func TestLabelOfKoordinatorNeedsAClassThatExists(t *testing.T) {

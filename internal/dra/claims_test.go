@@ -30,6 +30,7 @@ const goldDevice, silverDevice = "qos.noderesource.dev/class=k8s.io:rdt::gold", 
 func TestEachRequestOfAClaimGetsTheDeviceOfItsClass(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
 	c := claim("1", "rdt-gold", "rdt-silver")
+	// The driver ignores the device of another driver.
 	c.Status.Allocation.Devices.Results = append(c.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{
 		Request: "gpu", Driver: "gpu.example", Pool: "gpus", Device: "gpu-0",
 	})
@@ -71,7 +72,7 @@ func TestAClassIsAllocatedByItsOwnDeviceClass(t *testing.T) {
 	}
 }
 
-func TestClaimsThatOccupyNoSlotAreRefused(t *testing.T) {
+func TestClaimsThatCannotHaveASlotAreRefusedAndNotRecorded(t *testing.T) {
 	ready := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3), {
 		Name: "old", ExtendedResource: "qos.noderesource.dev/rdt.old", Draining: true,
 	}})
@@ -115,16 +116,16 @@ func TestClaimsThatOccupyNoSlotAreRefused(t *testing.T) {
 	}
 }
 
-// TestAPreparedClaimStaysAfterRestartsAndTheRemovalOfItsClass prepares a claim again after a restart of the driver, of the kubelet
-// and of the plugin, and after the removal of its class.
-func TestAPreparedClaimStaysAfterRestartsAndTheRemovalOfItsClass(t *testing.T) {
+// TestAPreparedClaimStaysUntilItIsUnprepared prepares a claim again after restarts of the driver, when its class has been removed,
+// and when the plugin has not answered yet.
+func TestAPreparedClaimStaysUntilItIsUnprepared(t *testing.T) {
 	dir := t.TempDir()
 	d := newDriver(t, dir, state(goldAndSilver()))
 	c := claim("1", "rdt-gold")
 	must.Get(d.prepareOne(t, c))(t)
 	for _, again := range []*Driver{
 		newDriver(t, dir, state([]*qosv1alpha1.QOSResourceClassInfo{class("silver", 1)})),
-		newDriver(t, dir, nodecache.State{}), // the plugin has not answered yet
+		newDriver(t, dir, nodecache.State{}),
 	} {
 		if devices, err := again.prepareOne(t, c); err != nil || devices["request-0"] != goldDevice {
 			t.Errorf("the devices are %v, %v", devices, err)
@@ -167,12 +168,12 @@ func TestEachPodOfASharedClaimTakesASlot(t *testing.T) {
 		pods = append(pods, has("gold", qosv1alpha1.Source_SOURCE_ALLOCATED))
 		slots(want)
 	}
-	pods = pods[1:]
+	pods = pods[1:] // the first pod has ended
 	slots("rdt-gold=3")
 }
 
-// TestAClaimThatIsAllocatedAgainGetsItsPresentClass prepares a claim for a second pod with another class. The kubelet
-// did not unprepare it before.
+// TestAClaimThatIsAllocatedAgainGetsItsPresentClass prepares a claim whose allocation has changed since the driver recorded it: first
+// the device, then only the share of the device. The kubelet did not unprepare the claim before.
 func TestAClaimThatIsAllocatedAgainGetsItsPresentClass(t *testing.T) {
 	d := newDriver(t, t.TempDir(), state(goldAndSilver()))
 	for _, step := range []struct {
@@ -189,9 +190,9 @@ func TestAClaimThatIsAllocatedAgainGetsItsPresentClass(t *testing.T) {
 		}
 	}
 
-	again := claim("1", "rdt-bronze")
-	if devices, err := d.prepareOne(t, again); err == nil {
-		t.Errorf("a class that does not exist is given as %v", devices)
+	// The record does not replace the check of a new allocation.
+	if devices, err := d.prepareOne(t, claim("1", "rdt-bronze")); err == nil {
+		t.Errorf("the claim of a class that does not exist gets the devices %v, want an error", devices)
 	}
 }
 

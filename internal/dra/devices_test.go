@@ -142,7 +142,7 @@ func TestAClaimCannotRequestAnotherAmountThanOneSlot(t *testing.T) {
 
 func TestADeviceDescribesItsClass(t *testing.T) {
 	gold := class("gold", 3)
-	gold.Description = strings.Repeat("x", 63) + "é, and more"
+	gold.Description = strings.Repeat("x", 63) + "é, and more" // a value has at most 64 bytes, and é has two
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{gold})
 	s.Status.Resources.PodQosResources = []*qosv1alpha1.QOSResourceInfo{{
 		Name: "vendor.example/net", Kind: "external", Classes: []*qosv1alpha1.QOSResourceClassInfo{{Name: "fast", ExtendedResource: "vendor.example/net.fast"}},
@@ -179,6 +179,7 @@ func TestNamesOfDevicesAreUniqueLabels(t *testing.T) {
 		}
 		seen[name] = extended
 	}
+	// Only simple names stay readable: rdt.high-prio and rdt-high.prio would both be rdt-high-prio.
 	if seen["rdt-gold"] != "qos.noderesource.dev/rdt.gold" {
 		t.Errorf("the devices are %v", seen)
 	}

@@ -65,10 +65,12 @@ func TestDomainsAreTheCachesOfNUMANodes(t *testing.T) {
 			}
 		})
 	}
+}
 
+func TestAnIDOfACacheThatIsNoNumberIsAnError(t *testing.T) {
 	sys := fstest.MapFS{"devices/system/cpu/cpu0/cache/index3/level": {Data: []byte("3\n")}, "devices/system/cpu/cpu0/cache/index3/id": {Data: []byte("?\n")}}
 	if got, err := readDomains(sys); err == nil || !strings.Contains(err.Error(), "read the L3 caches: devices/system/cpu/cpu0/cache/index3/id: ") {
-		t.Errorf("an ID that is no number is %v, %v", got, err)
+		t.Errorf("the domains are %v, and the error is %v", got, err)
 	}
 }
 
@@ -91,7 +93,7 @@ func devicesBy(t *testing.T, d *Driver, s nodecache.State) []resourcev1.Device {
 	return resources.Pools[node].Slices[0].Devices
 }
 
-// publishedBy returns the devices that a driver publishes, as "name=slots".
+// publishedBy returns the devices that a driver publishes, as "name=slots". Without a limit, there are 0 slots.
 func publishedBy(t *testing.T, d *Driver, s nodecache.State) (list []string) {
 	t.Helper()
 	for _, device := range devicesBy(t, d, s) {
@@ -166,6 +168,7 @@ func TestAttributesOfADomainHaveTheNamesOfOtherDrivers(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", device.Name, diff)
 		}
+		// They are added to the attributes of the class.
 		if a := device.Attributes; *a[attributeClass].StringValue != "gold" || *a[attributeResource].StringValue != "k8s.io/rdt" {
 			t.Errorf("%s has the attributes %v", device.Name, a)
 		}
@@ -182,8 +185,9 @@ func TestNamesOfDomainsAreLabels(t *testing.T) {
 	}
 }
 
-// TestAClaimOfADomainGetsItsClass divides a class with four slots while a pod has a claim of the device for the whole node.
-func TestAClaimOfADomainGetsItsClass(t *testing.T) {
+// TestAClaimOfADomainGetsItsClassAndAnEarlierClaimKeepsItsSlot divides a class with four slots while a pod has a claim of the device
+// for the whole node.
+func TestAClaimOfADomainGetsItsClassAndAnEarlierClaimKeepsItsSlot(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 4)})
 	d := newDriver(t, t.TempDir(), s)
 	c := claim("1", "rdt-gold")
@@ -196,12 +200,14 @@ func TestAClaimOfADomainGetsItsClass(t *testing.T) {
 		}
 	}
 
-	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1") // the driver subtracts the first claim, whose device is no longer published
+	// The device of the first claim is no longer published, so the driver itself subtracts the slot, from the last domain.
+	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1")
 	devices, err := d.prepareOne(t, claim("2", "rdt-gold-numa1-l3-1"))
 	if err != nil || devices["request-0"] != goldDevice {
 		t.Errorf("the devices are %v, %v", devices, err)
 	}
-	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1") // the scheduler subtracts the second claim itself
+	// The scheduler subtracts the second claim, so the driver does not.
+	published("rdt-gold-numa0-l3-0=2", "rdt-gold-numa1-l3-1=1")
 	if err := d.unprepareOne(t, c); err != nil {
 		t.Error(err)
 	}

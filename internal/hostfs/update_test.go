@@ -30,6 +30,7 @@ func TestAFileThatWasReadStaysOpenForTheWrite(t *testing.T) {
 	root.wantFile(t, "/sys/first", "8:0 200\n")
 	root.wantFile(t, "/sys/a", "of b")
 
+	// After `end`, a write opens the file that is at the path.
 	must(t, errors.Join(end(), kept.WriteFile("/sys/a", []byte("my"))))
 	root.wantFile(t, "/sys/a", "my b")
 }

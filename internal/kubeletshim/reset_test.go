@@ -23,7 +23,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
-func TestANodeIsResetWhenNothingHasAClassThatItDidNotRequest(t *testing.T) {
+func TestANodeIsResetWhenItOffersNoClassAndNothingHasADefaultClass(t *testing.T) {
 	now := time.Now()
 	class := func(draining bool, holders ...string) nodeqosv1alpha1.QOSResourceClassInfo {
 		c := nodeqosv1alpha1.QOSResourceClassInfo{Name: "gold", Draining: draining}
@@ -95,6 +95,7 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 		default:
 		}
 
+		// A node without an object counts as reset.
 		must.Do(t, objects.Resource(nodeObjects).Delete(context.WithoutCancel(t.Context()), "n2", metav1.DeleteOptions{}))
 
 		if err := <-ended; err != nil {
@@ -103,8 +104,8 @@ func TestAwaitResetReturnsWhenTheLastNodeIsReset(t *testing.T) {
 	})
 }
 
-// TestAwaitResetWaitsUntilGroupsAreRemoved: all nodes must stay reset for 30 s. This time begins again after 20 s, when the
-// API server does not answer for a moment.
+// TestAwaitResetWaitsUntilGroupsAreRemoved: all nodes must stay reset for 30 s, in which the plugins remove empty resctrl groups. This
+// time begins again after 20 s, when the API server does not answer for a moment.
 func TestAwaitResetWaitsUntilGroupsAreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := nodesWith(t, nil)

@@ -136,6 +136,7 @@ func TestClientsThatReadNothingTakeLittleMemory(t *testing.T) {
 		t.Errorf("%d clients that read nothing take %d KiB", clients, (after-before)>>10)
 	}
 
+	// Probes are still answered.
 	if status := get(t, dial(t, prober, address), "/healthz"); status != http.StatusOK {
 		t.Errorf("/healthz is answered with %d", status)
 	}

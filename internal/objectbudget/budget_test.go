@@ -65,7 +65,7 @@ func FuzzABudgetIsNeverExceeded(f *testing.F) {
 	})
 }
 
-func TestTheSizeOfAnItemIsThatOfItsJSON(t *testing.T) {
+func TestTheSizeOfAnItemIsThatOfItsJSONWithAComma(t *testing.T) {
 	if got := objectbudget.Size("<x>"); got != len(`"\u003cx\u003e",`) {
 		t.Errorf("the size is %d", got)
 	}

@@ -55,11 +55,11 @@ func TestEvictions(t *testing.T) {
 		"a class that returns soon evicts no pod": func(t *testing.T) {
 			r := start(t, pod("a/web"))
 			r.setTargets("a/web")
-			bubble.Pass(9 * time.Second) // after 10 s, the pod would be evicted
+			bubble.Pass(targetTime - time.Second)
 			r.setTargets()
 			bubble.Pass(time.Second)
 			r.setTargets("a/web")
-			bubble.Pass(9 * time.Second)
+			bubble.Pass(targetTime - time.Second)
 			r.setTargets()
 			bubble.Pass(time.Hour)
 			r.wantEvictions("in the end")
@@ -225,7 +225,7 @@ func TestPodsAreEvictedInTheNamespacesWhereThatIsAllowed(t *testing.T) {
 			return nil
 		})
 		r.setTargets("a/closed", "b/open", "b/too")
-		bubble.Pass(11 * time.Second)
+		bubble.Pass(targetTime + time.Second)
 		if requests := r.takeRequests(); !slices.Contains(requests, "open") || !slices.Contains(requests, "too") {
 			t.Errorf("requested evictions only of %q, want those of all pods that may be evicted", requests)
 		}
@@ -248,7 +248,7 @@ func TestAFailureOfOnePodIsLoggedOnceAndBlocksNoOther(t *testing.T) {
 				})
 
 				r.setTargets("a/web", "a/other")
-				bubble.Pass(11 * time.Second)
+				bubble.Pass(targetTime + time.Second)
 				if requests := r.takeRequests(); !slices.Contains(requests, "other") {
 					t.Errorf("evictions were requested for %q, want also the pod other", requests)
 				}
@@ -256,7 +256,7 @@ func TestAFailureOfOnePodIsLoggedOnceAndBlocksNoOther(t *testing.T) {
 				bubble.Pass(time.Hour)
 				r.log.Expect(t, name, "evicted")
 				r.setAnswer(allow)
-				bubble.Pass(time.Minute + time.Second)
+				bubble.Pass(time.Minute + time.Second) // the longest delay of a retry is a minute
 				r.log.Expect(t, "evicted")
 			})
 		})
@@ -287,14 +287,13 @@ func TestAnUnavailableAPIServerIsRetriedOnceForAllPods(t *testing.T) {
 	})
 }
 
-// TestEvictionsAreRateLimitedAndStopWhenTheClassReturns: a pod is evicted after it has been a target for 10 s. Five pods may be evicted at
-// once, and then one each second.
+// TestEvictionsAreRateLimitedAndStopWhenTheClassReturns: five pods may be evicted at once, and then one each second.
 func TestEvictionsAreRateLimitedAndStopWhenTheClassReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods, names := several(100)
 		r := start(t, pods...)
 		r.setTargets(names...)
-		bubble.Pass(10*time.Second + time.Millisecond)
+		bubble.Pass(targetTime + time.Millisecond)
 		if got := len(r.takeRequests()); got != 5 {
 			t.Errorf("%d pods are evicted at once, want 5", got)
 		}

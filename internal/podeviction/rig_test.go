@@ -36,6 +36,9 @@ import (
 
 var podsOf = schema.GroupResource{Resource: "pods"}
 
+// targetTime is how long a pod must be a target before it is evicted.
+const targetTime = 10 * time.Second
+
 // rig is an evictor with a simulated API server and a simulated plugin, in a synctest bubble.
 type rig struct {
 	t        *testing.T

@@ -180,9 +180,9 @@ func TestPodScopeClassesAreChangedIfMutable(t *testing.T) {
 	}
 }
 
-// TestAnUnavailableResourceOfVolumesIsNotListedForContainers compares the number of assignments of a container with the scope of the only
-// resource, which is unavailable.
-func TestAnUnavailableResourceOfVolumesIsNotListedForContainers(t *testing.T) {
+// TestAContainerHasNoAssignmentOfAnUnavailableResourceOfAnotherScope compares the number of assignments of a container with the scope
+// of the only resource, which is unavailable.
+func TestAContainerHasNoAssignmentOfAnUnavailableResourceOfAnotherScope(t *testing.T) {
 	for scope, want := range map[qosv1alpha1.Scope]int{
 		qosv1alpha1.Scope_SCOPE_VOLUME: 0, qosv1alpha1.Scope_SCOPE_POD: 0, qosv1alpha1.Scope_SCOPE_CONTAINER: 1,
 		qosv1alpha1.Scope_SCOPE_UNSPECIFIED: 1, // an older plugin reports no scope

@@ -117,7 +117,8 @@ func TestAChangeOfAnUnknownContainerHasNoFormerClass(t *testing.T) {
 	}
 }
 
-func TestDocumentsOfOneMessageAreTheSameEveryTime(t *testing.T) {
+// TestAJSONDocumentHasAllFieldsAndTheSameWhiteSpaceInEachBuild: protojson omits default values, and varies its white space.
+func TestAJSONDocumentHasAllFieldsAndTheSameWhiteSpaceInEachBuild(t *testing.T) {
 	message := &qosv1alpha1.QOSResourceClassInfo{Name: "gold", Capacity: 2}
 	want := `{
   "name": "gold",
@@ -132,14 +133,9 @@ func TestDocumentsOfOneMessageAreTheSameEveryTime(t *testing.T) {
 }
 `
 
-	for range 20 {
-		got, err := shell.Document(message, shell.JSON)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("document differs (-want +got):\n%s", diff)
-		}
+	got, err := shell.Document(message, shell.JSON)
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("error %v, document (-want +got):\n%s", err, diff)
 	}
 }
 

@@ -23,14 +23,14 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
-func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
+func TestAnnotationsOfAStatefulSetBecomeAnObjectThatKeepsTheLatestRequest(t *testing.T) {
 	r := newStillRig(t, newSnapshot(), "", nil)
 	r.once(t, 0)
 	r.annotate(t, map[string]string{
 		"storage.qos.noderesource.dev/data": "20Gi", "volume-attributes-class.qos.noderesource.dev/data": "gold",
 		"volume-attributes-class.qos.noderesource.dev/log": "gold", "other": "x",
 	})
-	for range 3 {
+	for range 3 { // the first time writes the object, and the others find no change
 		r.once(t, 0)
 	}
 	want := []string{`{"apiVersion":"qos.noderesource.dev/v1alpha1","kind":"StatefulSetVolumes","metadata":{"annotations":` +
@@ -45,7 +45,7 @@ func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
 
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "30Gi"})
 	r.once(t, 0)
-	r.annotate(t, nil) // the object keeps the latest request
+	r.annotate(t, nil) // this is no request
 	for range 3 {
 		r.once(t, 0)
 	}
@@ -55,7 +55,8 @@ func TestAnnotationsOfAStatefulSetBecomeAnObject(t *testing.T) {
 	}
 }
 
-// TestAnObjectOfAUserOutlivesTheStatefulSet uses an object that the controller changes and has not created.
+// TestAnObjectOfAUserOutlivesTheStatefulSet uses an object that the controller changes and has not created. Without an owner, the garbage
+// collector does not delete it.
 func TestAnObjectOfAUserOutlivesTheStatefulSet(t *testing.T) {
 	r := newStillRig(t, newSnapshot(), "data=20Gi", nil)
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "30Gi"})
@@ -82,14 +83,22 @@ func TestARefusedAnnotationIsReportedOnce(t *testing.T) {
 		t.Errorf("the events are %q, want none; the objects are %q, want two", got, r.applied)
 	}
 
+}
+
+func TestAChangedAnnotationIsTriedAtOnceAfterARefusal(t *testing.T) {
+	r := newStillRig(t, newSnapshot(), "", nil)
+	r.apply = apierrors.NewInvalid(schema.GroupKind{Kind: "StatefulSetVolumes"}, "db", nil)
+	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "a lot"})
+	r.once(t, 0)
+
 	r.apply = errors.New("no answer")
-	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "20Gi"}) // is tried at once
-	if again := r.once(t, replicated.MinRetry); again != replicated.MinRetry || len(r.applied) != 3 {
-		t.Errorf("the next attempt is after %s, want %s; the objects are %q, want three", again, replicated.MinRetry, r.applied)
+	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "20Gi"})
+	if again := r.once(t, 0); again != replicated.MinRetry || len(r.applied) != 2 {
+		t.Errorf("the next attempt is after %s, want %s; the objects are %q, want two", again, replicated.MinRetry, r.applied)
 	}
 	r.apply = nil
-	if r.once(t, 2*replicated.MinRetry); len(r.applied) != 4 {
-		t.Errorf("the objects are %q, want four", r.applied)
+	if r.once(t, replicated.MinRetry); len(r.applied) != 3 {
+		t.Errorf("the objects are %q, want three", r.applied)
 	}
 }
 
@@ -198,7 +207,7 @@ func TestAnOwnerThatCannotBeWrittenIsReported(t *testing.T) {
 	}
 }
 
-func TestAChangeOfTheOwnersOfAnObjectIsNoticed(t *testing.T) {
+func TestAChangeOfTheOwnersOfAnObjectIsNoticedAndAWriteOfItsStatusIsNot(t *testing.T) {
 	before := &unstructured.Unstructured{Object: map[string]any{}}
 	before.SetOwnerReferences([]metav1.OwnerReference{{UID: "set"}})
 	after := before.DeepCopy()

@@ -87,11 +87,11 @@ func (r *rig) patches() (sent int) {
 	return sent
 }
 
-func TestEventsOfPodsDoNotRepeatARefusedPatch(t *testing.T) {
+func TestAPatchWithoutSuccessIsTriedAgainOnlyAfterABackoff(t *testing.T) {
 	for name, answer := range map[string]error{"refused": exceeded(), "no answer": apierrors.NewServiceUnavailable("down")} {
 		t.Run(name, func(t *testing.T) {
 			r := newStillRig(t, newSnapshot(), "data=20Gi", answer)
-			for range 10 { // events of a pod
+			for range 10 { // at the same time, e.g. for events of a pod
 				if again := r.once(t, 0); again != replicated.MinRetry {
 					t.Fatalf("the next attempt is after %s, want %s", again, replicated.MinRetry)
 				}
@@ -103,6 +103,7 @@ func TestEventsOfPodsDoNotRepeatARefusedPatch(t *testing.T) {
 			if again := r.once(t, replicated.MinRetry); again != 2*replicated.MinRetry || r.patches() != 2 {
 				t.Errorf("%d patches, and the next attempt is after %s; want 2 and %s", r.patches(), again, 2*replicated.MinRetry)
 			}
+			// The delay doubles until its maximum.
 			for at := 3 * replicated.MinRetry; at < time.Hour; {
 				at += r.once(t, at)
 			}

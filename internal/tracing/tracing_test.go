@@ -30,7 +30,7 @@ func TestOnlyURLsOfCollectorsAreAccepted(t *testing.T) {
 	}
 }
 
-func TestAttributesOfTheEnvironment(t *testing.T) {
+func TestAttributesOfTheEnvironmentAreDecodedAndMalformedOnesIgnored(t *testing.T) {
 	want := []tracing.Attribute{{Key: "k8s.node.name", Value: "node-1"}, {Key: "a", Value: "x,y"}}
 	if diff := cmp.Diff(want, tracing.ParseAttributes(" k8s.node.name = node-1,a=x%2Cy,malformed,=b,c=%zz")); diff != "" {
 		t.Errorf("attributes (-want +got):\n%s", diff)
