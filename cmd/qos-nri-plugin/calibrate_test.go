@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,21 +30,23 @@ func TestADiskThatDoesNotExistCannotBeMeasured(t *testing.T) {
 	}
 }
 
-func TestADiskIsOverwrittenOnlyAfterItsNameWasTyped(t *testing.T) {
+func TestADiskIsOverwrittenOnlyAfterItsNameWasTypedOrWithYes(t *testing.T) {
 	const home = "/sys/devices/virtual/block/sda/"
+	const notTyped = "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"
+	const inUse = "/dev/sda is in use: it is mounted at /data"
 	for _, test := range []struct {
 		name, answer string
 		yes, mounted bool
-		want         string
+		want         string // the error
 	}{
-		{"the name of the disk", "sda\n", false, false, ""},
-		{"the name of the disk without a line end", "sda", false, false, ""},
-		{"yes", "yes\n", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
-		{"another name", "sdb\n", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
-		{"no answer", "", false, false, "/dev/sda was not overwritten, because the answer was not sda; scripts use --yes"},
-		{"a script with --yes", "", true, false, ""},
-		{"a mounted disk", "sda\n", false, true, "/dev/sda is in use: it is mounted at /data"},
-		{"a mounted disk, with --yes", "", true, true, "/dev/sda is in use: it is mounted at /data"},
+		{name: "the name of the disk", answer: "sda\n"},
+		{name: "the name of the disk without a line end", answer: "sda"},
+		{name: "yes", answer: "yes\n", want: notTyped},
+		{name: "another name", answer: "sdb\n", want: notTyped},
+		{name: "no answer", want: notTyped},
+		{name: "a script with --yes", yes: true},
+		{name: "a mounted disk", answer: "sda\n", mounted: true, want: inUse},
+		{name: "a mounted disk, with --yes", yes: true, mounted: true, want: inUse},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			m := iotest.AddDisks(simcgroup.New())
@@ -92,7 +95,7 @@ func TestTheQuestionBeforeADiskIsOverwrittenCanBeInterrupted(t *testing.T) {
 
 func TestALostTerminalEndsTheMeasurement(t *testing.T) {
 	for _, lost := range []syscall.Signal{syscall.SIGHUP, syscall.SIGPIPE} {
-		if signal.Ignored(lost) {
+		if signal.Ignored(lost) { // e.g. by nohup
 			continue
 		}
 		ctx, stop := untilTerminalIsGone(t.Context())
@@ -102,7 +105,7 @@ func TestALostTerminalEndsTheMeasurement(t *testing.T) {
 	}
 }
 
-func TestAMeasurementIsPrintedIfItsFileCannotBeWritten(t *testing.T) {
+func TestAMeasurementIsPrintedIfItHasNoFileOrTheFileCannotBeWritten(t *testing.T) {
 	for _, test := range []struct {
 		output  string
 		printed string
@@ -126,11 +129,12 @@ func TestAMeasurementIsPrintedIfItsFileCannotBeWritten(t *testing.T) {
 	}
 }
 
+// TestTheProgressHasALineForEachMeasurement prints to no terminal. So only the end of a measurement has a line.
 func TestTheProgressHasALineForEachMeasurement(t *testing.T) {
 	var out strings.Builder
 	show := showProgress(&out)
 	for _, done := range []bool{false, false, true} {
-		show(calibrate.Progress{Step: 2, Steps: 4, Name: "rseqiops", Value: "400 requests/s", Done: done, Left: 59_600_000_000})
+		show(calibrate.Progress{Step: 2, Steps: 4, Name: "rseqiops", Value: "400 requests/s", Done: done, Left: 59_600 * time.Millisecond})
 	}
 	if got := out.String(); got != "2 of 4: rseqiops 400 requests/s, 1m0s left\n" {
 		t.Errorf("printed %q", got)
