@@ -47,8 +47,8 @@ func schemaOf(t *testing.T, path string) *apiextensions.JSONSchemaProps {
 	return internal.Spec.Validation.OpenAPIV3Schema
 }
 
-// TestSizesOfVolumesHaveNoExponent checks sizes of StatefulSetVolumes objects against the CRD. To compare 1e1000000000 with another size
-// takes hours, so the policy for new claims has the same pattern.
+// TestSizesOfVolumesHaveNoExponent checks sizes of StatefulSetVolumes objects against the CRD, which accepts positive numbers of at most 18
+// digits. To compare 1e1000000000 with another size takes hours, so the policy for new claims has the same pattern.
 func TestSizesOfVolumesHaveNoExponent(t *testing.T) {
 	validator, _, err := apivalidation.NewSchemaValidator(schemaOf(t, "deploy/storage-statefulsets/crd.yaml"))
 	must(t, err)

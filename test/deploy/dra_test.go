@@ -59,6 +59,7 @@ func TestDRAIsASeparateKustomization(t *testing.T) {
 		t.Errorf("the driver has more privileges than it needs: %+v", s)
 	}
 
+	// The program knows the flags in the manifest.
 	program := child.Build(t, root, strings.TrimPrefix(driver.Command[0], "/"))
 	out, err := child.Command(t, program, append(slices.Clone(driver.Args), "--help")...).CombinedOutput()
 	if err != nil {

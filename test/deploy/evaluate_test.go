@@ -179,11 +179,10 @@ func TestRequestsForVolumesRequireThePlugin(t *testing.T) {
 	}
 }
 
-// TestOnlyThePublisherReportsClasses writes the annotation in which the publisher reports the classes of a pod. No policy refuses the
-// writes of the publisher, even if the policies would now refuse the pod.
+// TestOnlyThePublisherReportsClasses writes the annotation in which the publisher reports the classes of a pod.
 func TestOnlyThePublisherReportsClasses(t *testing.T) {
 	const refused = "annotation qos.noderesource.dev/classes has the classes that a pod has, and only the publisher writes it; "
-	old := podWith("container.qos.noderesource.dev/gone", "no request")
+	old := podWith("a", "b")
 	reported := old.DeepCopy()
 	reported.Annotations[classes.EffectiveKey] = "{}"
 	forged := reported.DeepCopy()
@@ -215,6 +214,14 @@ func TestOnlyThePublisherReportsClasses(t *testing.T) {
 		}
 	}
 
+}
+
+// TestReportedClassesAreNotCheckedAsRequests: the report changes a pod that the policies would now refuse. They check neither this change,
+// nor the report itself when a request changes.
+func TestReportedClassesAreNotCheckedAsRequests(t *testing.T) {
+	old := podWith("container.qos.noderesource.dev/gone", "no request")
+	reported := old.DeepCopy()
+	reported.Annotations[classes.EffectiveKey] = "{}"
 	for _, name := range []string{"qos-check-annotations", "qos-check-contradictions"} {
 		if policyNamed(t, name).covers(t, old, reported) {
 			t.Errorf("%s checks the requests of an old pod when the publisher reports its classes", name)

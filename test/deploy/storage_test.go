@@ -54,6 +54,7 @@ func TestTheExternalResizerSharesTheSocketOfStorage(t *testing.T) {
 	}
 }
 
+// TestTwoReplicasOfStorageRunWithoutAccessToTheNode also checks that they have the image of the plugin and a readiness probe.
 func TestTwoReplicasOfStorageRunWithoutAccessToTheNode(t *testing.T) {
 	found := renderAt(t, "deploy/storage")
 	if len(found.deployments) != 1 {
