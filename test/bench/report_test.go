@@ -45,11 +45,11 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 		name, want string
 		goal       goal
 	}{
-		{"both goals are met", "", goal{"start", 1.5, 3}},
-		{"there is no goal", "", goal{"start", 0, 0}},
-		{"the goal of p99 is missed", "goals missed: start, ratio of p99 is 3.00, the goal is at most 2.00", goal{"start", 1.5, 2}},
+		{"both goals are met", "", goal{row: "start", p50: 1.5, p99: 3}},
+		{"there is no goal", "", goal{row: "start"}},
+		{"the goal of p99 is missed", "goals missed: start, ratio of p99 is 3.00, the goal is at most 2.00", goal{row: "start", p50: 1.5, p99: 2}},
 		{"both goals are missed", "goals missed: start, ratio of p50 is 1.10, the goal is at most 1.05; start, ratio of p99 is 3.00, the goal is at most 2.00",
-			goal{"start", 1.05, 2}},
+			goal{row: "start", p50: 1.05, p99: 2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := verdicts{tolerance: 1}
@@ -68,12 +68,13 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 }
 
 // TestALineHasTheRatiosToTheIdlePlugins: the line has p50 and p99 of the idle plugin and of qos-nri-plugin, their ratios
-// with the goals, and the ratio of the second idle plugin to the first.
+// with the goals, and the ratio of the second idle plugin to the first. The second line compares qos-nri-plugin with an idle plugin that
+// does not validate containers.
 func TestALineHasTheRatiosToTheIdlePlugins(t *testing.T) {
 	samples := map[string][]time.Duration{
 		idleOne: {20000, 20000}, idleAgain: {10000, 10000}, idlePlain: {8000, 10000}, ours: {20000, 40000},
 	}
-	g := goal{"create", 1.15, 2}
+	g := goal{row: "create", p50: 1.15, p99: 2}
 	const want = "| create | 2 | 20 µs | 20 µs | 20 µs | 40 µs | 1.00 | ≤ 1.15 | 2.00 | ≤ 2.00 | 0.50 |"
 	if got := g.line(samples, &verdicts{tolerance: 1}); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

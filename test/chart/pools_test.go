@@ -101,7 +101,7 @@ func (p pools) most(node map[string]string) string {
 }
 
 // TestEachNodeBelongsToTheMostSpecificPool checks that exactly one DaemonSet runs on each node: the DaemonSet of the pool
-// that `most` returns for the node.
+// that `most` returns for the node. None runs on a node that the value nodeSelector does not select.
 func TestEachNodeBelongsToTheMostSpecificPool(t *testing.T) {
 	for name, p := range map[string]pools{
 		"no pools":                 {},
@@ -213,7 +213,9 @@ func TestTwoPoolsThatFitTheSameNodeEquallyWellAreRefused(t *testing.T) {
 			wantRefusal(t, test.values(t), fmt.Sprintf("pools: a node with the labels %s fits both %q and %q, and %s", test.labels, "a", "b", remedy))
 		})
 	}
+}
 
+func TestTwoPoolsWithTheSameNameAreRefused(t *testing.T) {
 	wantRefusal(t, `{pools: [{name: a, nodeLabels: {kind: large}, classFiles: {a.yaml: x}}, {name: a, nodeLabels: {kind: small}, classFiles: {a.yaml: x}}]}`,
 		`pools: two pools have the name "a"; rename one of them`)
 }

@@ -25,7 +25,10 @@ func TestTheCompatibilityPageHasTheVersionsThatTestsRun(t *testing.T) {
 			t.Errorf("the table has no row that says that %s %s was run", version[1], version[2])
 		}
 	}
+}
 
+func TestTheMachinesOfTheCompatibilityPageAreThoseOfTestVM(t *testing.T) {
+	page := read(t, "docs/compatibility.md")
 	machines := read(t, "test/e2e/vm_test.go")
 	for _, name := range regexp.MustCompile("`(?:TestVM/)?((?:amd|intel|crio|containerd)-[a-z0-9.-]+)`").FindAllStringSubmatch(page, -1) {
 		if !strings.Contains(machines, `name: "`+name[1]+`"`) {

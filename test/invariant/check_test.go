@@ -330,7 +330,7 @@ func TestCapacityAndForeignGroupsAreCheckedAtEveryMoment(t *testing.T) {
 	resource(&w, 0).Classes[0].InUse = 2 // an assignment that is not in the list yet
 	w.Foreign = maps.Clone(w.Foreign)
 	w.Foreign[theirs] = "L3:0=1"
-	w.Live.Containers = nil
+	w.Live.Containers = nil // this is not checked at every moment
 	if got := invariant.Always(w); len(got) != 2 {
 		t.Errorf("violations are %q, want those of capacity and foreign groups", got)
 	}

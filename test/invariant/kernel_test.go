@@ -124,7 +124,7 @@ func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 		must(t, m.WriteFile(mount+ours[0], []byte(ours[1])))
 	}
 
-	pid, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", ClosID: "qos-gold"})
+	_, err := m.Create(t.Context(), nriruntime.Spec{ID: "c1", CgroupsPath: "/kubepods/pod1/c1", ClosID: "qos-gold"})
 	must(t, err)
 	if diff := cmp.Diff(before, read()); diff != "" {
 		t.Errorf("groups of the plugin are reported as foreign:\n%s", diff)
@@ -153,6 +153,6 @@ func TestEverythingExceptOurGroupsIsForeign(t *testing.T) {
 
 	must(t, m.Remove(mount+"/theirs"))
 	if got := read(); len(got) >= len(after) {
-		t.Errorf("process %d: after the removal of the group, the foreign files are %v", pid, got)
+		t.Errorf("after the removal of the group theirs, the foreign files are %v, want fewer than before", got)
 	}
 }

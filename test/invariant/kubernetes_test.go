@@ -48,7 +48,7 @@ func published(class string, containers ...string) nodeqosv1alpha1.QOSResourceCl
 	return info
 }
 
-func TestViolationsInAClusterAreFound(t *testing.T) {
+func TestAGoodNodeInAClusterHasNoViolations(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), invariant.Violations(inCluster())); diff != "" {
 		t.Errorf("a node without violations: %s", diff)
 	}
@@ -58,7 +58,9 @@ func TestViolationsInAClusterAreFound(t *testing.T) {
 	if diff := cmp.Diff([]string(nil), invariant.Violations(byAnnotation)); diff != "" {
 		t.Errorf("a pod that requests its allocated class also by annotation: %s", diff)
 	}
+}
 
+func TestViolationsInAClusterAreFound(t *testing.T) {
 	main := invariant.PodContainer{Namespace: "default", Pod: "a", Container: "main"}
 	for _, test := range []struct {
 		name   string

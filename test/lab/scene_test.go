@@ -61,7 +61,8 @@ func TestAPictureIsXMLAndHasAllValues(t *testing.T) {
 		}
 	}
 
-	for _, part := range []string{">alone<", ">with neighbours<", ">2.35<", ">402<", ">45.7<", `width="110"`} {
+	const longestBar = `width="110"` // that of the largest value in a column
+	for _, part := range []string{">alone<", ">with neighbours<", ">2.35<", ">402<", ">45.7<", longestBar} {
 		if !strings.Contains(picture, part) {
 			t.Errorf("no %q in\n%s", part, picture)
 		}
@@ -82,6 +83,7 @@ func TestScenesAreWrittenAsTheyWereSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// Scenes are in the order of their names.
 	if diff := cmp.Diff([]lab.Scene{other, one}, scenes); diff != "" {
 		t.Error(diff)
 	}

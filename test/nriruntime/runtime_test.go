@@ -235,7 +235,7 @@ func TestSpec(t *testing.T) {
 	})
 }
 
-func TestUnsolicitedUpdate(t *testing.T) {
+func TestAnUnsolicitedUpdateChangesTheSpecOnlyIfRuncAcceptsIt(t *testing.T) {
 	m := &machine{}
 	r := newRuntime(t, nriruntime.Options{OCI: m})
 	s := connect(t, r, &plugin{})
