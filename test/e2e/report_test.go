@@ -95,6 +95,7 @@ func (r *report) children(name string) []string {
 	return children
 }
 
+// TestReportListsSubtestsOfOneLevelInTheirOrder also checks the outcomes, and the copied output.
 func TestReportListsSubtestsOfOneLevelInTheirOrder(t *testing.T) {
 	events := `{"Action":"run","Test":"TestNode"}
 {"Action":"run","Test":"TestNode/b"}

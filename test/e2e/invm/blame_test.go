@@ -101,6 +101,7 @@ func TestBlame(t *testing.T) {
 		if named == d.name(culprit) {
 			first[resource]++
 		}
+		// Without a culprit, nobody does more, or only the victim itself.
 		itself := []int{-1, victim}[d.random.IntN(2)]
 		nobody, _ := d.draw(t, resource, victim, itself)
 		if nobody != "" {

@@ -78,7 +78,7 @@ func meanRatio(of, to []time.Duration) (mean, low, high float64) {
 }
 
 // TestTheConfidenceIntervalOfRatios: the logarithms of the ratios are 0 and 0.2, five times each. Their mean is 0.1, with a standard error of
-// 1/30, and the table of Student's t has 2.262 standard errors for 95%: from 0.025 to 0.175.
+// 1/30, and the table of Student's t has 2.262 standard errors for 95%: from 0.025 to 0.175. The ratios are e to the power of these.
 func TestTheConfidenceIntervalOfRatios(t *testing.T) {
 	var of, to []time.Duration
 	for i := range costRuns {

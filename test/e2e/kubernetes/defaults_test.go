@@ -35,6 +35,7 @@ func TestDefaultStorageClass(t *testing.T) {
 		n.kubectl(t, "delete", "pvc", "--all", within)
 		n.kubectl(t, "delete", "storageclass", "standard", "newer", "--ignore-not-found")
 	})
+	// The claim data exists before the first default. The claim none wants no StorageClass.
 	before := n.retroactive(t)
 	n.apply(t, examples[exampleClaim])
 	n.apply(t, namedClaim("none", `storageClassName: "",`))
@@ -44,6 +45,7 @@ func TestDefaultStorageClass(t *testing.T) {
 		t.Errorf("the metric is %v, before %v", after, before)
 	}
 
+	// Of two defaults, a new claim gets the newer one.
 	older := n.kubectl(t, "get", "storageclass", "standard", "-o", "jsonpath={.metadata.creationTimestamp}")
 	until(t, "the second default is newer", func() (bool, string) { // the API server counts in seconds
 		_, _ = n.try("delete", "storageclass", "newer", "--ignore-not-found")
@@ -54,6 +56,7 @@ func TestDefaultStorageClass(t *testing.T) {
 	n.apply(t, namedClaim("two", ""))
 	n.storageClass(t, "two", "newer")
 
+	// So does a claim that exists before both defaults.
 	n.setDefault(t, "standard", "false")
 	n.setDefault(t, "newer", "false")
 	n.apply(t, namedClaim("late", ""))
@@ -62,6 +65,8 @@ func TestDefaultStorageClass(t *testing.T) {
 	n.setDefault(t, "standard", "true")
 	n.cluster.controllers.mustStart(t)
 	n.storageClass(t, "late", "newer")
+
+	// The first claims are as before.
 	n.storageClass(t, "data", "standard")
 	if seen := n.kubectl(t, "get", "pvc", "none", "-o", "jsonpath={.spec}"); !strings.Contains(seen, `"storageClassName":""`) {
 		t.Errorf("the claim that wants no StorageClass is %s", seen)
@@ -127,6 +132,7 @@ func TestDefaultClassesOfClaims(t *testing.T) {
 	n.apply(t, examples[exampleDefaultClass])
 	n.script(t, scripts[1])
 
+	// A quota refuses the class of the second claim at first.
 	n.apply(t, examples[exampleQuota])
 	n.awaitField(t, "the quota counts the claim", "1", "{.status.used.persistentvolumeclaims}", "resourcequota", "silver-volumes")
 	d.bind(t, "disk-2", "")
@@ -135,6 +141,7 @@ func TestDefaultClassesOfClaims(t *testing.T) {
 	n.kubectl(t, "delete", "resourcequota", "silver-volumes")
 	d.has(t, "disk-2", "silver")
 
+	// The default does not exist at first. Of three claims, one names a class of its own, one names none, and one names "".
 	n.apply(t, `{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: gold}, driverName: kubernetes.io/no-provisioner,
   parameters: {iops: "1000"}}`)
 	n.kubectl(t, "annotate", "--overwrite", "storageclass", "disks", "qos.noderesource.dev/default-volume-attributes-class=missing")

@@ -106,6 +106,7 @@ func (e *encrypted) secretReachesDriver(t *testing.T) {
 	}
 	e.script(t, blocksOf(t, secretsPage, "sh")[0])
 
+	// Only the node of the pod may read the secret, and no other secret.
 	for what, want := range map[string]string{"node-1 secret/data-key": "yes", "node-2 secret/data-key": "no", "node-1 secret/other": "no"} {
 		node, secret, _ := strings.Cut(what, " ")
 		if got, _ := e.try("auth", "can-i", "get", secret, "--as=system:node:"+node, "--as-group=system:nodes"); !strings.HasPrefix(got, want) {
@@ -161,6 +162,7 @@ func (e *encrypted) volumeIsRepaired(t *testing.T) {
 	if data, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(data), "precious") {
 		t.Errorf("the volume has lost its data: %v", err)
 	}
+	// The script has changed it to Retain for a while.
 	if got := e.kubectl(t, "get", "pv", e.volume(t), "-o", "jsonpath={.spec.persistentVolumeReclaimPolicy}"); got != "Delete" {
 		t.Errorf("the reclaim policy is %s, want Delete", got)
 	}

@@ -46,22 +46,22 @@ func TestManyClaimsOfOneClass(t *testing.T) {
 	defaults := n.startController(t, "defaults", "--drivers=kubernetes.io/no-provisioner")
 	limits := n.startProcess(t, "qos-storage", n.program("qos-storage"), "--drivers=kubernetes.io/no-provisioner",
 		"--namespace=qos-system", "--metrics-address=", "--kubeconfig="+n.account(t, "qos-system", "qos-storage"))
-	before, earlier := len(n.writesOf(t, "qos-storage/")), len(n.writesOf(t, "qos-storage-defaults/"))
+	limitsBefore, defaultsBefore := len(n.writesOf(t, "qos-storage/")), len(n.writesOf(t, "qos-storage-defaults/"))
 
 	begin := time.Now()
 	c.kubectl(t, "annotate", "storageclass", "many", "qos.noderesource.dev/default-volume-attributes-class=many")
 	c.named(t)
 	t.Logf("the default class is set in %.0f s", time.Since(begin).Seconds())
 	c.limited(t, "500")
-	c.measured(t, defaults, "qos-storage-defaults/", manyClaims+fewClaims, earlier)
-	c.measured(t, limits, "qos-storage/", 3*manyNodes, before) // a few writes for each node, and none for each claim
+	c.measured(t, defaults, "qos-storage-defaults/", manyClaims+fewClaims, defaultsBefore)
+	c.measured(t, limits, "qos-storage/", 3*manyNodes, limitsBefore) // a few writes for each node, and none for each claim
 	c.takesTurns(t)
 
-	before = len(n.writesOf(t, "qos-storage/"))
+	limitsBefore = len(n.writesOf(t, "qos-storage/"))
 	c.class(t, "other", "700")
 	c.choose(t, "other")
 	c.limited(t, "700")
-	c.measured(t, limits, "qos-storage/", 10*manyNodes, before) // the claims change one after another
+	c.measured(t, limits, "qos-storage/", 10*manyNodes, limitsBefore) // the claims change one after another
 }
 
 func newCrowd(t *testing.T, n *node) *crowd {

@@ -27,8 +27,8 @@ const (
 	maxMemory = 40 // MiB
 )
 
-// TestTheShimIsSmall measures both processes of the shim on a node with many pods. The node and the pods exist only in the API. The test
-// simulates the kubelet and the plugin.
+// TestTheShimIsSmall measures the memory of both processes of the shim on a node with many pods, and counts their writes to the API. The
+// node and the pods exist only in the API. The test simulates the kubelet and the plugin.
 func TestTheShimIsSmall(t *testing.T) {
 	n := ready(t)
 	n.kubectl(t, "apply", "-f", crd)

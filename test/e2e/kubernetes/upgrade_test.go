@@ -198,6 +198,7 @@ func TestAClassIsUnavailableUntilAReportHasItAgain(t *testing.T) {
 	if away, err := unavailable(reports, 2); err != nil || away != 5*time.Second {
 		t.Errorf("the class is unavailable for %v (error %v), want 5 s, the sum of 3 s and 2 s", away, err)
 	}
+	// A smaller capacity, no numbers, and no time are errors.
 	for _, wrong := range []string{seconds + "9Z/1/1\n", seconds + "9Z//\n", "no time"} {
 		if _, err := unavailable(append(reports, wrong), 2); err == nil {
 			t.Errorf("no error for the report %q", wrong)
