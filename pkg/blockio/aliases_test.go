@@ -26,7 +26,7 @@ func mounted(lines ...string) *simcgroup.Machine {
 }
 
 // TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow mounts another disk, and then a tmpfs, at the directory of the
-// kubelet. The alias ephemeral stands for this directory.
+// kubelet. The alias ephemeral stands for this directory. A tmpfs is on no disk, so the class is then degraded.
 func TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow(t *testing.T) {
 	m := mounted(fmt.Sprintf(layerOf, "/run/x", "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs"), fmt.Sprintf(volumeOf, someKubelet))
 	f := newFixture(t, m, classes.PodScope).apply(aliasSection)
@@ -35,13 +35,13 @@ func TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow(t *testing.T) {
 	f.want(podMax, "8:0 rbps=1000000 wbps=2000000 riops=max wiops=max\n")
 
 	m.Mount("40 28 8:16 / /var/lib/kubelet rw - ext4 /dev/sdb rw")
-	f.repair("device files, mounts or I/O schedulers changed")
+	f.wantDrift("device files, mounts or I/O schedulers changed")
 	f.enforce(pod(), "all", "all")
 	f.want(podMax, "8:16 rbps=max wbps=2000000 riops=max wiops=max\n8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
 
 	m.Unmount(someKubelet)
 	m.Mount("40 28 0:40 / /var/lib/kubelet rw - tmpfs tmpfs rw")
-	f.repair("device files, mounts or I/O schedulers changed")
+	f.wantDrift("device files, mounts or I/O schedulers changed")
 	f.enforce(pod(), "all", "all")
 	f.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
 	if got, want := f.backend.Status().Degraded["all"], "pattern ephemeral matches no block device on this machine"; got != want {
@@ -49,10 +49,11 @@ func TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow(t *testing.T) {
 	}
 }
 
+// TestALongMountOfOnePodDoesNotMakeBlockIOUnavailable has a line of mountinfo of more than 80 kB.
 func TestALongMountOfOnePodDoesNotMakeBlockIOUnavailable(t *testing.T) {
 	m := mounted()
 	m.AddFile("/var/lib/containerd", "") // the directory of the alias rootfs
 	f := newFixture(t, m, classes.ContainerScope).apply("Classes: {slow: [{Devices: [rootfs], ThrottleReadBps: 10M}]}")
 	m.Mount(iotest.LongMount())
-	f.repair()
+	f.wantNoDrift()
 }

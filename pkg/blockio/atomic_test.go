@@ -108,7 +108,7 @@ func TestAWriteWithoutEffectIsAnError(t *testing.T) {
 	}
 }
 
-// TestAFailingUndoReportsBothErrors lets the first write succeed. The second write fails, and so does the undo.
+// TestAFailingUndoReportsBothErrors lets the first write, for sda, succeed. The write for sdb fails, and so does the undo.
 func TestAFailingUndoReportsBothErrors(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: iocgroup.IOMax, Skip: 1, Err: syscall.EIO, Lasting: true})
@@ -141,7 +141,7 @@ func TestLimitsOfADiskThatIsGoneAreNotCleared(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("sdb")
-	f.apply(throttling)
+	f.apply(throttling) // looks up the disks of the classes again
 	f.runtime("slower", "slow")
 	f.enforce(container(), "slower", "slow")
 	f.want(v2Dir+"/io.max", slowLine+"\n")

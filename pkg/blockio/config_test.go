@@ -164,8 +164,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestASecondResourceOfTheSameScopeIsRefused: runtimes store one text for all limits of a container, so two resources
-// would overwrite each other's limits.
+// TestASecondResourceOfTheSameScopeIsRefused: both resources would set the same files of a cgroup.
 func TestASecondResourceOfTheSameScopeIsRefused(t *testing.T) {
 	const head, own = "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n", "  blockio: {Classes: {slow: [{Weight: 100}]}}\n"
 	for _, test := range []struct{ scopes, want string }{

@@ -59,7 +59,7 @@ func write(t *testing.T, m *simcgroup.Machine, file, data string) {
 	must(t, m.WriteFile(file, []byte(data)))
 }
 
-// wantCosts checks the cost model and the QoS parameters of sda, and that sdb has those of the administrator.
+// wantCosts checks the cost model and the QoS parameters of sda ("" if it has none), and that sdb has those of the administrator.
 func (f fixture) wantCosts(ofSDA, qosOfSDA string) {
 	f.t.Helper()
 	prefix := "8:0 "
@@ -95,25 +95,20 @@ func TestACostModelEnablesWeights(t *testing.T) {
 	f.wantWeightStatus(nil, true)
 }
 
-func TestACostModelIsRepairedAndRestored(t *testing.T) {
+func TestACostModelThatAnotherProgramDisablesIsRepaired(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(ofSDA))
 	write(t, f.machine, qosFile, "8:0 enable=0")
-	drift, err := f.backend.Repair(t.Context())
-	if diff := cmp.Diff([]string{"the cost model of 8:0 (sda) was not in force"}, drift.Found); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
+	f.wantDrift("the cost model of 8:0 (sda) was not in force")
 	f.wantCosts(modelOfSDA, qosOfSDA)
-
-	f.apply(weighed)
-	f.wantCosts(chosenModel, "enable=0 "+chosenQoS)
 }
 
 func TestAnUnchangedCostModelIsNotWrittenAgain(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(ofSDA))
 	f.machine.Writes() // forgets the writes so far
 	f.apply(inline(ofSDA))
-	if drift, err := f.backend.Repair(t.Context()); err != nil || len(drift.Found) > 0 || len(f.machine.Writes()) > 0 {
-		t.Errorf("drift %v, error %v, want none, and no writes", drift, err)
+	f.wantNoDrift()
+	if writes := f.machine.Writes(); len(writes) > 0 {
+		t.Errorf("the plugin made the writes %v, want none", writes)
 	}
 }
 
@@ -135,16 +130,21 @@ func TestACostModelThatAnAdministratorSetsLaterIsKept(t *testing.T) {
 	f.wantCosts(ownModel, qosOfSDA)
 }
 
-func TestAPluginThatRestartedRestoresACostModel(t *testing.T) {
-	m, memory := costed(t), iotest.NewMemory()
-	process(t, m, classes.ContainerScope, inline(ofSDA), memory)
-	again := process(t, m, classes.ContainerScope, weighed, memory)
-	again.wantCosts(chosenModel, "enable=0 "+chosenQoS)
-
-	again.apply(inline(ofSDA))
-	third := newFixtureOn(t, m, m, classes.ContainerScope, memory)
-	must(t, third.backend.Withdraw(t.Context()))
-	third.wantCosts(chosenModel, "enable=0 "+chosenQoS)
+// TestARemovedCostModelIsDisabled: iocost is then disabled for sda, as before the plugin. The kernel lists the parameters that it
+// has chosen itself.
+func TestARemovedCostModelIsDisabled(t *testing.T) {
+	for name, remove := range map[string]func(f, restarted fixture){
+		"while the plugin runs":               func(f, _ fixture) { f.apply(weighed) },
+		"during a restart":                    func(_, restarted fixture) { restarted.apply(weighed) },
+		"with the resource, during a restart": func(_, restarted fixture) { must(t, restarted.backend.Withdraw(t.Context())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, memory := costed(t), iotest.NewMemory()
+			f := process(t, m, classes.ContainerScope, inline(ofSDA), memory)
+			remove(f, newFixtureOn(t, m, m, classes.ContainerScope, memory))
+			f.wantCosts(chosenModel, "enable=0 "+chosenQoS)
+		})
+	}
 }
 
 // TestAPluginThatWasKilledLeavesNoCostModelEnabled kills the plugin before each of the two writes with which it sets or
@@ -245,12 +245,17 @@ func TestTheConditionSaysWhyACostModelIsNotApplied(t *testing.T) {
 // TestNoConditionIsReportedForAPatternThatMatchesNoDisk: a cost model with a pattern is for all nodes, also for those
 // without such a disk.
 func TestNoConditionIsReportedForAPatternThatMatchesNoDisk(t *testing.T) {
-	for _, file := range []string{strings.Replace(ofSDA, "/dev/sda", `"/dev/nvme*"`, 1), strings.NewReplacer("/dev/sda", `"/dev/sd*"`, "Fast SSD", "Other").Replace(ofSDA)} {
-		f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(file))
-		if condition := f.condition("CostModelsApplied"); condition.Type != "" {
-			t.Errorf("the condition is %+v, want none", condition)
-		}
-		f.wantCosts("", "")
+	for name, file := range map[string]string{
+		"no disk with this path":                     strings.Replace(ofSDA, "/dev/sda", `"/dev/nvme*"`, 1),
+		"only disks of another model with this path": strings.NewReplacer("/dev/sda", `"/dev/sd*"`, "Fast SSD", "Other").Replace(ofSDA),
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(file))
+			if condition := f.condition("CostModelsApplied"); condition.Type != "" {
+				t.Errorf("the condition is %+v, want none", condition)
+			}
+			f.wantCosts("", "")
+		})
 	}
 }
 

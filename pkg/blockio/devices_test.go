@@ -54,7 +54,7 @@ func TestAPreviewIsTheStatusAfterApply(t *testing.T) {
 	}
 }
 
-func TestTheStatusReportsPatternsThatMatchNoDisks(t *testing.T) {
+func TestTheStatusReportsDevicesThatAreNoDisks(t *testing.T) {
 	f := newFixture(t, linked(), classes.ContainerScope).apply(`
 Classes:
   some: [{Devices: [/dev/sda1, /dev/nvme9n1, /dev/null], ThrottleReadBps: 50M}]

@@ -36,7 +36,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 	<-host.reached
 	f.runtime("", "slow")
 	f.enforce(container(), "", "slow")
-	f.observe(container(), "", "slow")
+	f.wantObserved(container(), "", "slow")
 	if got := f.backend.Status(); got.Unavailable != nil {
 		t.Errorf("while a reload hangs, the status is %+v, want an available backend", got)
 	}

@@ -60,7 +60,7 @@ func TestALatencyIsATargetForEachDisk(t *testing.T) {
 			if (reason == "") != (test.degraded == "") || !strings.Contains(reason, test.degraded) {
 				t.Errorf("class both is degraded because of %q, want %q", reason, test.degraded)
 			}
-			f.enforce(container(), "", "both")
+			f.enforce(container(), "", "both") // the kernel accepts the values
 			f.enforce(container(), "both", "")
 		})
 	}
@@ -137,7 +137,7 @@ func TestAContainerThatLeavesAClassLosesItsLatency(t *testing.T) {
 	}
 }
 
-func TestALatencyOfAnotherProgramOnAnotherDiskStays(t *testing.T) {
+func TestALatencyOfAnotherProgramOnAnotherDiskStaysAndIsReported(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.PodScope).apply(latencies)
 	file := path.Join(path.Dir(v2Dir), "io.latency")
 	must(t, f.machine.WriteFile(file, []byte("8:16 target=7000")))

@@ -5,7 +5,6 @@ package blockio
 
 import (
 	"errors"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -62,33 +61,29 @@ func TestAnEnforcedClassIsObserved(t *testing.T) {
 	}
 }
 
-// TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass sets values step by step: those of a step stay in the
-// later steps. Values of weights are not reported for the desired class slow, which has no weight.
+// TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass also checks what is reported if the desired class is slow, which
+// has no weight: weights of other programs are then not reported.
 func TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass(t *testing.T) {
-	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
-	for _, test := range []struct {
-		files map[string]string
-		want  classes.Observation
-	}{
-		{map[string]string{iocgroup.IOMax: "8:16 rbps=7000"}, classes.Observation{Known: true, Foreign: "limits of 8:16 (sdb)"}},
-		{map[string]string{iocgroup.IOMax: "8:0 rbps=7000"}, classes.Observation{Known: true, Foreign: "limits of 8:0 (sda), limits of 8:16 (sdb)"}},
-		{map[string]string{iocgroup.IOMax: "8:0 rbps=max\n8:16 rbps=max", "io.bfq.weight": "default 200\n8:16 300"},
-			classes.Observation{Known: true, Foreign: "io.bfq.weight, io.bfq.weight of 8:16 (sdb)"}},
+	for _, test := range []struct{ name, ioMax, weight, foreign, foreignIfSlow string }{
+		{"a limit of a disk that no class limits", "8:16 rbps=7000", "", "limits of 8:16 (sdb)", "limits of 8:16 (sdb)"},
+		{"limits of two disks", "8:0 rbps=7000\n8:16 rbps=7000", "", "limits of 8:0 (sda), limits of 8:16 (sdb)", "limits of 8:0 (sda), limits of 8:16 (sdb)"},
+		{"weights", "", "default 200\n8:16 300", "io.bfq.weight, io.bfq.weight of 8:16 (sdb)", ""},
 	} {
-		must(t, f.machine.SetUnified(groupPath, test.files))
-		got, err := f.backend.Observe(t.Context(), container(), "")
-		if got != test.want || err != nil {
-			t.Errorf("after %v: got %+v, %v; want %+v", test.files, got, err, test.want)
-		}
-		desired, err := f.backend.Observe(t.Context(), container(), "slow")
-		if strings.HasPrefix(test.want.Foreign, "limits") && desired.Foreign != test.want.Foreign || err != nil {
-			t.Errorf("after %v: for the desired class slow, got %+v, %v", test.files, desired, err)
-		}
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
+			must(t, f.machine.SetUnified(groupPath, map[string]string{iocgroup.IOMax: test.ioMax, "io.bfq.weight": test.weight}))
+			for desired, want := range map[string]string{"": test.foreign, "slow": test.foreignIfSlow} {
+				got, err := f.backend.Observe(t.Context(), container(), desired)
+				if want := (classes.Observation{Known: true, Foreign: want}); got != want || err != nil {
+					t.Errorf("with the desired class %q: got %+v, %v; want %+v", desired, got, err, want)
+				}
+			}
+		})
 	}
 }
 
-// TestWeightsThatNoClassSetsAreNotRead uses a weight file that cannot be read.
-func TestWeightsThatNoClassSetsAreNotRead(t *testing.T) {
+// TestWeightsThatNoClassSetsAreReadOnlyForContainersWithoutAClass uses a weight file that cannot be read.
+func TestWeightsThatNoClassSetsAreReadOnlyForContainersWithoutAClass(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: string(iocgroup.IOBFQWeight), Err: syscall.EIO, Lasting: true})
 	f.enforce(container(), "", "slow")

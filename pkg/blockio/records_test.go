@@ -124,7 +124,7 @@ func TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass(t *testin
 		process(t, m, scope, everything, iotest.NewMemory()).enforce(target, "", "before")
 
 		next := process(t, m, scope, everything, &iotest.Memory{})
-		next.observe(target, "", "before")
+		next.wantObserved(target, "", "before")
 		next.enforce(target, "before", "")
 		next.want(dir+"/io.max", "")
 		next.want(dir+"/io.bfq.weight", "default 100\n")
@@ -132,7 +132,7 @@ func TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass(t *testin
 		if err := m.WriteFile(dir+"/io.max", []byte("8:0 rbps=1000000 wiops=50")); err != nil { // a value of the class "before"
 			t.Fatal(err)
 		}
-		next.observe(target, "", "") // the cgroup was looked at before, so this value is of another program
+		next.wantObserved(target, "", "") // the cgroup was looked at before, so this value is of another program
 		next.enforce(target, "", "")
 		next.want(dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=max wiops=50\n")
 	}
@@ -171,7 +171,8 @@ func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 	}
 }
 
-// TestAContainerWhoseClassChangesBeforeItsStartHasTheNewValues changes the class between the creation and the start of a container.
+// TestAContainerWhoseClassChangesBeforeItsStartHasTheNewValues changes the class files between the creation and the start of a
+// container.
 func TestAContainerWhoseClassChangesBeforeItsStartHasTheNewValues(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
 	f.runtime("", "before")
@@ -195,20 +196,19 @@ func TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram(t *testing.T) {
 			f := newFixture(t, disks(machine), scope).apply("Classes: {slow: [{Devices: [/dev/sdb], ThrottleReadBps: 10M}]}")
 			f.enforce(target, "", "slow")
 			f.machine.RemoveDisk("sdb")
-			f.repair("disk 8:16 (sdb) is gone")
-			f.observe(target, "slow", "slow")
+			f.wantDrift("disk 8:16 (sdb) is gone")
+			f.wantObserved(target, "slow", "slow")
 			f.machine.AddDisk("sdz", 8, 16)
-			f.repair()
+			f.wantNoDrift()
 			must(t, f.machine.WriteFile(dir+"/"+file, []byte(line)))
-			f.observe(target, "slow", "slow")
+			f.wantObserved(target, "slow", "slow")
 			f.enforce(target, "slow", "")
 			f.want(dir+"/"+file, line)
 		})
 	}
 }
 
-// TestAContainerStartsAlthoughItsRecordCannotBeSaved also checks that the next Repair saves the record: the next process
-// clears the limit.
+// TestAContainerStartsAlthoughItsRecordCannotBeSaved also checks that Repair saves the record later.
 func TestAContainerStartsAlthoughItsRecordCannotBeSaved(t *testing.T) {
 	saved := iotest.NewMemory()
 	saved.Err = errors.New("no space left on device")
@@ -224,7 +224,7 @@ func TestAContainerStartsAlthoughItsRecordCannotBeSaved(t *testing.T) {
 	}
 
 	saved.Err = nil
-	f.repair()
+	f.wantNoDrift() // Repair saves the record, so the next process knows that it can clear the limit
 	next := process(t, f.machine, classes.ContainerScope, "Classes: {slow: []}", saved)
 	next.enforce(container(), "slow", "slow")
 	next.want(v1Dir+"/blkio.throttle.read_bps_device", "")

@@ -14,7 +14,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func (f fixture) repair(want ...string) classes.Drift {
+// wantDrift calls Repair and checks the drift that it has found.
+func (f fixture) wantDrift(want ...string) classes.Drift {
 	f.t.Helper()
 	drift, err := f.backend.Repair(f.t.Context())
 	if diff := cmp.Diff(want, drift.Found); err != nil || diff != "" {
@@ -23,9 +24,13 @@ func (f fixture) repair(want ...string) classes.Drift {
 	return drift
 }
 
-// observe checks that the backend observes a class for a holder. `should` is the desired class of the holder, and `want` is the
-// expected result.
-func (f fixture) observe(target classes.Holder, should, want string) {
+func (f fixture) wantNoDrift() classes.Drift {
+	f.t.Helper()
+	return f.wantDrift()
+}
+
+// wantObserved checks that the backend observes the class `want` for a holder. `should` is the desired class of the holder.
+func (f fixture) wantObserved(target classes.Holder, should, want string) {
 	f.t.Helper()
 	if got, err := f.backend.Observe(f.t.Context(), target, should); got.Class != want || !got.Known || err != nil {
 		f.t.Errorf("observed %+v, %v; want %q", got, err, want)
@@ -35,35 +40,41 @@ func (f fixture) observe(target classes.Holder, should, want string) {
 func TestADiskThatIsAddedIsThrottled(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
-	f.repair()
+	f.wantNoDrift()
 	f.machine.AddDisk("sdc", 8, 32)
-	if drift := f.repair("disk 8:32 (sdc) is new"); drift.DevicesGone {
+	if drift := f.wantDrift("disk 8:32 (sdc) is new"); drift.DevicesGone {
 		t.Error("DevicesGone is true, although no device is gone")
 	}
 	f.runtime("slower", "slower")
 	f.enforce(container(), "slower", "slower")
 	line := " rbps=1000000 wbps=max riops=100 wiops=max\n"
 	f.want(v2Dir+"/io.max", "8:32"+line+"8:16"+line+"8:0"+line)
-	f.observe(container(), "slower", "slower")
-	f.repair()
+	f.wantObserved(container(), "slower", "slower")
+	f.wantNoDrift()
 }
 
 func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("sdb")
-	if drift := f.repair("disk 8:16 (sdb) is gone"); !drift.DevicesGone {
+	if drift := f.wantDrift("disk 8:16 (sdb) is gone"); !drift.DevicesGone {
 		t.Error("DevicesGone is false, although a device is gone")
 	}
 
-	f.observe(container(), "slower", "slower")
-	f.runtime("", "slower") // another container
+	f.wantObserved(container(), "slower", "slower")
 	f.runtime("slower", "slower")
 	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
+}
 
-	// When the last disk of the class is gone, the class has no values. Adjust then replaces the stored value with a value without effect.
+// TestAClassWhoseLastDiskIsRemovedIsDegradedUntilTheDiskReturns: without a disk, the class has no values. Because a runtime cannot
+// delete a stored io.max, Adjust replaces it with a text without effect, for a disk that exists (loop0).
+func TestAClassWhoseLastDiskIsRemovedIsDegradedUntilTheDiskReturns(t *testing.T) {
+	m := disks(simcgroup.New())
+	m.RemoveDisk("sdb")
+	f := newFixture(t, m, classes.ContainerScope).apply(throttling)
+	f.runtime("", "slower")
 	f.machine.RemoveDisk("sda")
-	f.repair("disk 8:0 (sda) is gone")
+	f.wantDrift("disk 8:0 (sda) is gone")
 	adjustment, err := f.backend.Adjust(container(), "slower", "slower")
 	if want := "7:0 rbps=max wbps=max riops=max wiops=max"; err != nil || adjustment[classes.Unified(iocgroup.IOMax)] != want {
 		t.Errorf("got %v, %v; want %q", adjustment, err, want)
@@ -76,22 +87,22 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 	}
 
 	f.machine.AddDisk("sda", 8, 0)
-	f.repair("disk 8:0 (sda) is new")
+	f.wantDrift("disk 8:0 (sda) is new")
 	f.runtime("slower", "slower")
 	f.want(v2Dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
 }
 
-func TestADrainingClassOutlivesItsDisk(t *testing.T) {
+func TestARemovedClassThatIsInUseLimitsADiskThatReturns(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
-	f.apply(other)
+	f.apply(other) // without the class slower
 	for range 2 {
 		f.machine.RemoveDisk("sdb")
-		f.repair("disk 8:16 (sdb) is gone")
+		f.wantDrift("disk 8:16 (sdb) is gone")
 		f.enforce(container(), "slower", "slower")
-		f.observe(container(), "slower", "slower")
+		f.wantObserved(container(), "slower", "slower")
 		f.machine.AddDisk("sdb", 8, 16)
-		f.repair("disk 8:16 (sdb) is new")
+		f.wantDrift("disk 8:16 (sdb) is new")
 		f.enforce(container(), "slower", "slower")
 		f.want(v2Dir+"/io.max", "8:16 rbps=1000000 wbps=max riops=100 wiops=max\n8:0 rbps=1000000 wbps=max riops=100 wiops=max\n")
 	}
@@ -99,9 +110,9 @@ func TestADrainingClassOutlivesItsDisk(t *testing.T) {
 
 func TestAChangeOfTheSchedulerIsNoticed(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {heavy: [{Weight: 400}]}")
-	f.repair()
+	f.wantNoDrift()
 	must(t, f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")))
-	f.repair("device files, mounts or I/O schedulers changed")
+	f.wantDrift("device files, mounts or I/O schedulers changed")
 	if degraded := f.backend.Status().Degraded["heavy"]; degraded != "" {
 		t.Errorf("the class is degraded because of %q, although bfq is active", degraded)
 	}
@@ -119,7 +130,7 @@ func TestOnlyAContainerWhoseProcessIsGoneIsReportedAsEnded(t *testing.T) {
 		{"its process is not known", 0, false},
 	} {
 		f.machine.AddProcess(groupPath, 1)
-		target := container()
+		target := container() // whose cgroup does not exist
 		target.ID, target.CgroupsPath, target.PID = "gone", "/kubepods/pod1/gone", test.pid
 		_, err := f.backend.Observe(t.Context(), target, "slow")
 		if got := err != nil && strings.Contains(err.Error(), classes.ErrEnded.Error()); got != test.ended {
@@ -128,19 +139,19 @@ func TestOnlyAContainerWhoseProcessIsGoneIsReportedAsEnded(t *testing.T) {
 	}
 }
 
-// TestADiskThatNoClassLimitsIsIgnored removes and adds disks that the classes do not name. `repair` fails the test if it finds a
-// difference. Without classes, i.e. after Withdraw, this is so for all disks.
+// TestADiskThatNoClassLimitsIsIgnored removes and adds disks that the classes do not name.
 func TestADiskThatNoClassLimitsIsIgnored(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("dm-0")
-	if drift := f.repair(); drift.DevicesGone {
+	if drift := f.wantNoDrift(); drift.DevicesGone {
 		t.Error("DevicesGone is true, although the runtime stores no values for the device")
 	}
 	f.machine.AddDisk("nvme0n1", 259, 0)
-	f.repair()
-	must(t, f.backend.Withdraw(t.Context()))
-	f.repair()
+	f.wantNoDrift()
+	must(t, f.backend.Withdraw(t.Context())) // no class is left, so a disk that slower would limit is ignored, too
+	f.machine.AddDisk("sdz", 65, 144)
+	f.wantNoDrift()
 }
 
 func TestADiskThatIsGoneBeforeAReloadIsReportedOnce(t *testing.T) {
@@ -196,7 +207,7 @@ func TestAWeightOfADiskThatIsGoneIsReplacedByOneWithoutEffect(t *testing.T) {
 	f.runtime("", "heavy")
 	f.want(v2Dir+"/io.bfq.weight", "default 100\n8:0 400\n")
 	f.machine.RemoveDisk("sda")
-	f.repair("disk 8:0 (sda) is gone")
+	f.wantDrift("disk 8:0 (sda) is gone")
 	after, err := f.backend.Adjust(container(), "heavy", "heavy")
 	if want := "default 100"; err != nil || after[classes.Unified("io.bfq.weight")] != want {
 		t.Errorf("got %v, %v; want %q", after, err, want)

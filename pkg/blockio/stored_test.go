@@ -60,12 +60,12 @@ func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	}
 
 	f.enforce(container(), "slow", "slow")
-	f.observe(container(), "slow", "slow")
+	f.wantObserved(container(), "slow", "slow")
 }
 
-// TestStoredValuesAreKeptWhileAConfigurationIsApplied calls IsStale while Apply runs, so that the race detector checks
-// these two methods.
-func TestStoredValuesAreKeptWhileAConfigurationIsApplied(t *testing.T) {
+// TestStoredValuesThatAreReportedDuringAReloadAreCleared: the runtime stores a limit of sdb, which IsStale records while Apply runs.
+// Adjust clears this limit. The race detector checks IsStale and Apply.
+func TestStoredValuesThatAreReportedDuringAReloadAreCleared(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	config := f.parse("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 1M}]}")
 	applied := make(chan error, 1)

@@ -16,6 +16,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
+// TestWeightsAreConvertedToTheUnitsOfTheirFile: the weights of classes have the range of bfq, 10 to 1000. In io.weight, which has
+// the range 1 to 10000, the lowest weight is the lowest one, and the highest the highest.
 func TestWeightsAreConvertedToTheUnitsOfTheirFile(t *testing.T) {
 	for _, test := range []struct {
 		file   iocgroup.File
