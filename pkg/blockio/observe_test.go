@@ -72,10 +72,10 @@ func TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass(t *testing.
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 			must(t, f.machine.SetUnified(groupPath, map[string]string{iocgroup.IOMax: test.ioMax, "io.bfq.weight": test.weight}))
-			for desired, want := range map[string]string{"": test.foreign, "slow": test.foreignIfSlow} {
-				got, err := f.backend.Observe(t.Context(), container(), desired)
-				if want := (classes.Observation{Known: true, Foreign: want}); got != want || err != nil {
-					t.Errorf("with the desired class %q: got %+v, %v; want %+v", desired, got, err, want)
+			for _, expected := range []struct{ desired, foreign string }{{"", test.foreign}, {"slow", test.foreignIfSlow}} {
+				got, err := f.backend.Observe(t.Context(), container(), expected.desired)
+				if want := (classes.Observation{Known: true, Foreign: expected.foreign}); got != want || err != nil {
+					t.Errorf("with the desired class %q: got %+v, %v; want %+v", expected.desired, got, err, want)
 				}
 			}
 		})
