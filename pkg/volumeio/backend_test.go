@@ -61,20 +61,21 @@ func TestAKillBetweenTwoWritesIsRepaired(t *testing.T) {
 	m.Heal()
 	v.want(podMax, "7:0 "+silverLimits)
 
-	v = newVolumes(t, m)
+	v = newVolumes(t, m) // the next process
 	v.wantObserved(10, "/data", "silver", "")
 	v.mustStart(10, "/data", "silver")
 	v.want(podMax, onBtrfs)
 }
 
-func TestTheNextFileOfALoopDeviceIsNotLimited(t *testing.T) {
+// TestTheNextFileOfALoopDeviceHasOnlyItsOwnLimits moves a volume of class silver from loop0 to sdb. Then loop0 gets another
+// file, for a volume of class gold.
+func TestTheNextFileOfALoopDeviceHasOnlyItsOwnLimits(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
 	v.holdPod()
 	v.mustStart(10, "/data", "silver")
 	v.machine.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
-	v.mustStart(10, "/data", "silver") // loop0 was detached, and attached to another file
+	v.mustStart(10, "/data", "silver")
 	v.repair()
-	v.want(podMax, "8:16 "+silverLimits)
 
 	v.machine.AddFile("/proc/11/mountinfo", "50 40 7:0 / /other rw - ext4 /dev/loop0 rw\n")
 	v.mustStart(11, "/other", "gold")
@@ -106,11 +107,12 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 		})
 	}
 
-	t.Run("a class can limit a shared disk", func(t *testing.T) {
-		v := newVolumes(t, withMounts("50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw"))
-		v.mustStart(10, "/data", "any")
-		v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
-	})
+}
+
+func TestAClassWithTheFieldSharedDiskLimitsADiskOfTheNode(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw"))
+	v.mustStart(10, "/data", "any")
+	v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
 }
 
 func TestVolumeClassesAreUnavailableOnAMachineThatCannotLimitPods(t *testing.T) {
@@ -127,71 +129,94 @@ func TestVolumeClassesAreUnavailableOnAMachineThatCannotLimitPods(t *testing.T) 
 	}
 }
 
-// TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes gives the pod the class slow, and its two volumes on the same disk the
-// classes silver and gold. Then it takes these classes away one after another.
-func TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes(t *testing.T) {
+// slowPod returns a fixture whose pod has the class slow, and the pod.
+func slowPod(t *testing.T) (*volumes, classes.Holder) {
+	t.Helper()
 	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 	v.apply("Classes: {slow: [{Devices: [/dev/sdb], ThrottleReadBps: 15M, ThrottleReadIOPS: 300}]}")
 	podHolder := pod()
 	podHolder.ID = "sandbox"
 	v.holdings = append(v.holdings, classes.Holding{Holder: podHolder, Assignments: []classes.Assignment{{Resource: "pod-blockio", Class: "slow"}}})
 	v.enforce(podHolder, "", "slow")
+	return v, podHolder
+}
+
+// leaveSlow removes the class of the pod from slowPod.
+func (v *volumes) leaveSlow(podHolder classes.Holder) {
+	v.t.Helper()
+	v.holdings[0].Assignments = nil
+	v.enforce(podHolder, "slow", "")
+}
+
+// TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes gives the pod the class slow, and its two volumes on the same disk the
+// classes silver and gold. Then it takes these classes away one after another.
+func TestADiskGetsTheLowestOfTheLimitsOfThePodAndItsVolumes(t *testing.T) {
+	v, podHolder := slowPod(t)
 	v.mustStart(10, "/data", "silver")
 	v.want(podMax, "8:16 rbps=10000000 wbps=5000000 riops=300 wiops=max\n")
 	v.mustStart(11, "/data", "gold")
 	v.want(podMax, "8:16 rbps=10000000 wbps=5000000 riops=300 wiops=max\n")
-	if seen, err := v.backend.Observe(t.Context(), podHolder, "slow"); err != nil || seen.Class != "slow" || !seen.Known {
-		t.Errorf("the class of the pod is observed as %+v, %v", seen, err)
-	}
 
 	v.release(classes.VolumeID("c10", "/data"))
 	v.repair()
 	v.want(podMax, "8:16 rbps=15000000 wbps=max riops=300 wiops=max\n")
-	v.holdings[0].Assignments = nil
-	v.enforce(podHolder, "slow", "")
+	v.leaveSlow(podHolder)
 	v.want(podMax, "8:16 rbps=20000000 wbps=max riops=500 wiops=max\n")
-	for _, want := range []string{"", "slow"} {
-		if seen, err := v.backend.Observe(t.Context(), podHolder, want); err != nil || seen.Class != "" || !seen.Known || seen.Foreign != "" {
-			t.Errorf("with the desired class %q, a pod without a class is observed as %+v, %v", want, seen, err)
-		}
-	}
 	v.release(classes.VolumeID("c11", "/data"))
-	for _, want := range []string{"", "slow"} {
-		if seen, err := v.backend.Observe(t.Context(), podHolder, want); err != nil || seen.Class != "" || !seen.Known {
-			t.Errorf("with limits of an ended volume and the desired class %q, a pod without a class is observed as %+v, %v", want, seen, err)
-		}
-	}
 	v.repair()
 	v.want(podMax, "")
 }
 
-func TestLimitsAreMovedWithTheDiskOfAVolume(t *testing.T) {
-	t.Run("a volume that has moved to another disk is limited there", func(t *testing.T) {
-		v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
-		v.holdPod()
-		v.mustStart(10, "/data", "silver")
-		v.machine.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n") // the number of the loop device may be used again
-		v.wantObserved(10, "/data", "silver", "")
-		v.mustStart(10, "/data", "silver")
-		v.repair()
-		v.want(podMax, "8:16 "+silverLimits)
-	})
-	t.Run("new limits of the class replace those of a former process", func(t *testing.T) {
-		m := withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw")
-		newVolumes(t, m).mustStart(10, "/data", "silver")
-		v := newVolumes(t, m)
-		v.wantObserved(10, "/data", "silver", "silver")
-		v.configure("classes: {silver: {maxWriteIops: 100}}")
-		v.wantObserved(10, "/data", "silver", "")
-		v.mustStart(10, "/data", "silver")
-		v.want(podMax, "7:0 rbps=max wbps=max riops=max wiops=100\n")
-	})
-	t.Run("a volume whose process has ended is not observed", func(t *testing.T) {
-		v := newVolumes(t, withMounts())
-		if _, err := v.volume.Observe(t.Context(), v.hold(12, "/data", "silver"), "silver"); !errors.Is(err, classes.ErrEnded) {
-			t.Errorf("the error is %v, want classes.ErrEnded", err)
+func TestTheClassOfAPodIsObservedBesideTheLimitsOfItsVolumes(t *testing.T) {
+	v, podHolder := slowPod(t)
+	v.mustStart(10, "/data", "gold")
+	if seen, err := v.backend.Observe(t.Context(), podHolder, "slow"); err != nil || seen.Class != "slow" || !seen.Known {
+		t.Errorf("the class of the pod is observed as %+v, %v", seen, err)
+	}
+
+	v.leaveSlow(podHolder)
+	for _, desired := range []string{"", "slow"} {
+		if seen, err := v.backend.Observe(t.Context(), podHolder, desired); err != nil || seen.Class != "" || !seen.Known || seen.Foreign != "" {
+			t.Errorf("with the desired class %q, a pod without a class is observed as %+v, %v", desired, seen, err)
 		}
-	})
+	}
+
+	v.release(classes.VolumeID("c10", "/data")) // the limits stay until Repair
+	for _, desired := range []string{"", "slow"} {
+		if seen, err := v.backend.Observe(t.Context(), podHolder, desired); err != nil || seen.Class != "" || !seen.Known {
+			t.Errorf("with limits of an ended volume and the desired class %q, a pod without a class is observed as %+v, %v", desired, seen, err)
+		}
+	}
+}
+
+func TestAVolumeThatHasMovedToAnotherDiskIsLimitedThere(t *testing.T) {
+	v := newVolumes(t, withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw"))
+	v.holdPod()
+	v.mustStart(10, "/data", "silver")
+	v.machine.AddFile("/proc/10/mountinfo", "50 40 8:16 / /data rw - ext4 /dev/sdb rw\n")
+	v.wantObserved(10, "/data", "silver", "") // so the reconciler enforces the class again
+	v.mustStart(10, "/data", "silver")
+	v.repair()
+	v.want(podMax, "8:16 "+silverLimits)
+}
+
+// TestNewLimitsOfAClassReplaceThoseOfAFormerProcess restarts the plugin, and then changes the class.
+func TestNewLimitsOfAClassReplaceThoseOfAFormerProcess(t *testing.T) {
+	m := withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw")
+	newVolumes(t, m).mustStart(10, "/data", "silver")
+	v := newVolumes(t, m)
+	v.wantObserved(10, "/data", "silver", "silver")
+	v.configure("classes: {silver: {maxWriteIops: 100}}")
+	v.wantObserved(10, "/data", "silver", "")
+	v.mustStart(10, "/data", "silver")
+	v.want(podMax, "7:0 rbps=max wbps=max riops=max wiops=100\n")
+}
+
+func TestAVolumeOfAProcessThatEndedIsNotObserved(t *testing.T) {
+	v := newVolumes(t, withMounts())
+	if _, err := v.volume.Observe(t.Context(), v.hold(12, "/data", "silver"), "silver"); !errors.Is(err, classes.ErrEnded) {
+		t.Errorf("the error is %v, want classes.ErrEnded", err)
+	}
 }
 
 // TestLimitsOfOtherProgramsStay has a limit that no class sets, and a limit that the class silver sets, too.

@@ -67,11 +67,6 @@ func TestTheMountsOfAContainerAreNotReadForAVolumeOfTheKubelet(t *testing.T) {
 	if n := host.read["/proc/10/mountinfo"]; n > 0 {
 		t.Errorf("%d bytes were read from the mounts of the container", n)
 	}
-
-	v.machine.RemoveProcess(10)
-	if _, err := v.volume.Observe(t.Context(), target, "silver"); !errors.Is(err, classes.ErrEnded) {
-		t.Errorf("the error of an ended container is %v", err)
-	}
 }
 
 // TestAContainerWithTooManyMountsKeepsItsLimits lets the container add its mounts after its start.

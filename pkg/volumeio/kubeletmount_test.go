@@ -12,7 +12,8 @@ import (
 )
 
 // TestTheLimitedDiskIsThatOfTheKubeletsMount has a line of the container's mountinfo, the directory in which the kubelet
-// has mounted the volume, and a line of the node's mountinfo.
+// has mounted the volume, and a line of the node's mountinfo. If the node has no mount at this directory, the container's mount
+// decides.
 func TestTheLimitedDiskIsThatOfTheKubeletsMount(t *testing.T) {
 	const (
 		dir       = "/var/lib/kubelet/pods/1/volumes/kubernetes.io~csi/pv/mount"

@@ -46,7 +46,7 @@ func TestLimitsOfAFormerProcessAreRemoved(t *testing.T) {
 // TestAKillAtAnyWriteOfAVolumeLeavesNothing kills the plugin while it limits a volume on two disks, with one write each. While the
 // plugin does not run, the class changes and the container ends.
 func TestAKillAtAnyWriteOfAVolumeLeavesNothing(t *testing.T) {
-	const foreign = "8:16 rbps=10000000 wbps=max riops=max wiops=max\n" // the value of a class
+	const foreign = "8:16 rbps=10000000 wbps=max riops=max wiops=max\n" // of another program; silver has the same rbps
 	for writes := range 3 {
 		m, saved, left := withBtrfs(), iotest.NewMemory(), -1
 		must(t, m.WriteFile(podMax, []byte(foreign)))
@@ -66,7 +66,8 @@ func TestAKillAtAnyWriteOfAVolumeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestAVolumeKeepsTheRecordedWeightsOfItsPod sets limits of a volume in a pod that has a class with weights.
+// TestAVolumeKeepsTheRecordedWeightsOfItsPod sets limits of a volume in a pod that has a class with weights. The weight must stay
+// recorded, so that it is cleared when the pod leaves the class.
 func TestAVolumeKeepsTheRecordedWeightsOfItsPod(t *testing.T) {
 	m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
 	must(t, m.WriteFile("/sys/block/sda/queue/scheduler", []byte("bfq")))

@@ -40,7 +40,7 @@ func (v *volumes) addIn(pod string, pid int, path, class string) classes.Holder 
 	return h
 }
 
-func TestRepairReadsTheMountsOfTheNodeOnceForAllVolumes(t *testing.T) {
+func TestRepairReadsTheMountsOfTheNodeAndOfEachContainerOnce(t *testing.T) {
 	host := counting{withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw", "51 40 7:0 / /b rw - ext4 /dev/loop0 rw"), map[string]int{}}
 	v := newVolumesOn(t, host, host.Machine, slog.DiscardHandler)
 	v.holdPod()
@@ -118,7 +118,7 @@ func TestRepairDoesNotWaitForAWriteThatHangsInTheKernel(t *testing.T) {
 	}
 }
 
-func TestTheRemovalOfLimitsIsLogged(t *testing.T) {
+func TestTheRemovalOfLimitsIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	m := withMounts("50 40 7:0 / /data rw - ext4 /dev/loop0 rw")
 	v := newVolumesOn(t, m, m, slog.NewTextHandler(&log, nil))
