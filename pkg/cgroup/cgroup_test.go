@@ -255,6 +255,7 @@ func TestThreadsOfAMissingCgroupAreAnError(t *testing.T) {
 	}
 }
 
+// TestARemovedDescendantHasNoThreads: the kernel says with ENODEV or ENOENT that a cgroup is gone. Another error is returned.
 func TestARemovedDescendantHasNoThreads(t *testing.T) {
 	m := simcgroup.New()
 	m.AddCgroup(dir + "/gone")
@@ -272,8 +273,8 @@ func TestARemovedDescendantHasNoThreads(t *testing.T) {
 // TestALongLineOfAPodDoesNotHideTheCgroups uses the line of a subPath that a container has moved below 80 directories with long names.
 func TestALongLineOfAPodDoesNotHideTheCgroups(t *testing.T) {
 	m := simcgroup.New()
-	m.Mount("900 28 8:1 " + strings.Repeat("/"+strings.Repeat(`\040`, 255), 80) + " /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw")
-	m.Mount("901 28 0:99 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw")
+	m.AddFile("/proc/1/mountinfo", "900 28 8:1 "+strings.Repeat("/"+strings.Repeat(`\040`, 255), 80)+
+		" /var/lib/kubelet/pods/2/volume-subpaths/v/main/1 rw - ext4 /dev/sda1 rw\n"+"901 28 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
 	if dir, version, err := detect(t, m).IORoot(); err != nil || dir != "/sys/fs/cgroup" || version != 2 {
 		t.Errorf("got %s, %d, %v", dir, version, err)
 	}

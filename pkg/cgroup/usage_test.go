@@ -23,28 +23,35 @@ func (a answers) ReadFile(path string) ([]byte, error) {
 	return []byte("7"), nil
 }
 
-// TestAMissingFileOfADisabledFeatureIsNoError: the reading has the values of the other files. Only if no file has a
-// value, ReadUsage looks the cgroup up again, because it may be gone.
+var readFiles = classes.Series{Measure: "files_read_total"}
+
+// readTwoFiles measures a cgroup by two files, and counts those that were read in readFiles.
+func readTwoFiles(host answers, lookUp func() error) (classes.Reading, error) {
+	count := func(r classes.Reading, _ []byte) { r[readFiles]++ }
+	return ReadUsage(host, "/pod", []UsageFile{{"memory.pressure", count}, {"memory.events", count}}, lookUp)
+}
+
 func TestAMissingFileOfADisabledFeatureIsNoError(t *testing.T) {
-	counted := classes.Series{Measure: "counted_total"}
-	files := []UsageFile{
-		{"memory.pressure", func(r classes.Reading, _ []byte) { r[counted]++ }},
-		{"memory.events", func(r classes.Reading, _ []byte) { r[counted]++ }},
-	}
-	found := func() error { t.Error("the cgroup is looked up again"); return nil }
 	for _, off := range []error{syscall.ENOENT, syscall.EOPNOTSUPP} {
-		reading, err := ReadUsage(answers{"/pod/memory.pressure": off}, "/pod", files, found)
-		if err != nil || reading[counted] != 1 {
+		lookUp := func() error { t.Error("the cgroup is looked up, although a file was read"); return nil }
+		reading, err := readTwoFiles(answers{"/pod/memory.pressure": off}, lookUp)
+		if err != nil || reading[readFiles] != 1 {
 			t.Errorf("%v: the reading is %v, error %v; want that of the other file", off, reading, err)
 		}
 	}
-	if _, err := ReadUsage(answers{"/pod/memory.pressure": syscall.EIO}, "/pod", files, found); !errors.Is(err, syscall.EIO) ||
-		!strings.HasPrefix(err.Error(), "measure memory.pressure: ") {
+}
+
+func TestTheErrorOfAReadNamesTheFile(t *testing.T) {
+	_, err := readTwoFiles(answers{"/pod/memory.pressure": syscall.EIO}, nil)
+	if !errors.Is(err, syscall.EIO) || !strings.HasPrefix(err.Error(), "measure memory.pressure: ") {
 		t.Errorf("the error is %v", err)
 	}
+}
 
-	gone := func() error { return classes.ErrEnded }
-	if _, err := ReadUsage(answers{"/pod/memory.pressure": syscall.ENOENT, "/pod/memory.events": syscall.ENOENT}, "/pod", files, gone); !errors.Is(err, classes.ErrEnded) {
-		t.Errorf("the error is %v, want that of the removed cgroup", err)
+func TestIfNoFileCanBeReadTheCgroupIsLookedUp(t *testing.T) {
+	lookUp := func() error { return classes.ErrEnded }
+	_, err := readTwoFiles(answers{"/pod/memory.pressure": syscall.ENOENT, "/pod/memory.events": syscall.ENOENT}, lookUp)
+	if !errors.Is(err, classes.ErrEnded) {
+		t.Errorf("the error is %v, want that of the look-up", err)
 	}
 }

@@ -33,15 +33,17 @@ func TestTheNameOfACDIDeviceSaysWhichClassItIs(t *testing.T) {
 
 func TestCDIDevicesBecomeAnnotationsOfAllocatedClasses(t *testing.T) {
 	gold := Pair{RDTResource, "gold"}
-	before := map[string]string{"a": "b"}
-	got := WithDevices(maps.Clone(before), []string{"vendor.example/gpu=0", CDIDevice(gold)})
+	got := WithDevices(map[string]string{"a": "b"}, []string{"vendor.example/gpu=0", CDIDevice(gold)})
 	if diff := cmp.Diff(map[string]string{"a": "b", "allocated.qos.noderesource.dev/k8s.io:rdt::gold": "k8s.io/rdt=gold"}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
 
-	annotations := maps.Clone(before)
-	if WithDevices(annotations, []string{CDIDevice(gold)}); !maps.Equal(annotations, before) {
-		t.Errorf("the annotations of the runtime were changed: %v", annotations)
+func TestWithDevicesDoesNotChangeTheAnnotationsOfTheRuntime(t *testing.T) {
+	annotations := map[string]string{"a": "b"}
+	WithDevices(annotations, []string{CDIDevice(Pair{RDTResource, "gold"})})
+	if want := map[string]string{"a": "b"}; !maps.Equal(annotations, want) {
+		t.Errorf("the annotations are now %v, want %v", annotations, want)
 	}
 }
 

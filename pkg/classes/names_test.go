@@ -117,6 +117,9 @@ func TestHoldersAndOwnersOfAnyNameAreShortAndPrintable(t *testing.T) {
 			t.Errorf("the text is long or unprintable: %d bytes, %.300q", len(text), text)
 		}
 	}
+}
+
+func TestASubjectIsDescribedByItsContainerAndPod(t *testing.T) {
 	if got, want := (qos.Subject{PodUID: "1-2", Container: "main"}).String(), `container "main" of pod 1-2`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

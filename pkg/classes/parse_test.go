@@ -109,11 +109,6 @@ c.yaml:5: resources[0].name: k8s.io/blockio is already defined at a.yaml:4; put 
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-
-	var field *FieldError
-	if !errors.As(err, &field) {
-		t.Error("problems are not FieldErrors")
-	}
 }
 
 func TestProblemsOfAConfigFileNameThatFile(t *testing.T) {

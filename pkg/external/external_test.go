@@ -40,7 +40,7 @@ func TestMistakesInTheClassFileOfAnExternalResourceAreNamed(t *testing.T) {
 
 			want := []classes.Class{{Name: "high", Capacity: 2}, {Name: "low"}}
 			if got := config.Resources[0]; !slices.Equal(got.Classes, want) || !got.Mutable || got.RuntimeHandlers != nil {
-				t.Errorf("got %+v", got)
+				t.Errorf("got %+v, want a mutable resource for all runtime handlers, with the classes %+v", got, want)
 			}
 		})
 	}

@@ -98,11 +98,11 @@ func TestAnObservationDoesNotReplaceALaterChange(t *testing.T) {
 	change := begin(r, "slow", iocgroup.Values{sda: {10}})
 	r.Confirm(target, before)
 	if got := r.Get(target).Settings(); !maps.Equal(got, iocgroup.Values{sda: {10}}) {
-		t.Errorf("applied is %v", got)
+		t.Errorf("applied is %v, want the value of the later change", got)
 	}
-	r.Confirm(target, change.Applied)
+	r.Confirm(target, change.Applied) // after the change
 	if got := r.Get(target); got.Class != "slow" || !got.Has(sda) {
-		t.Errorf("applied is %+v", got)
+		t.Errorf("applied is %+v, want the class slow with its limit of sda", got)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestRecordsSurviveTheProcess(t *testing.T) {
 	begin(r, "slow", iocgroup.Values{sda: {10, 0, 3}, weight: {200}, {File: iocgroup.IOWeight}: {300}})
 	begin(r, "fast", iocgroup.Values{sda: {20}})
 	want := map[iocgroup.Setting][]iocgroup.Value{sda: {{10, 0, 3}, {20}}, weight: {{200}}, {File: iocgroup.IOWeight}: {{300}}}
-	for range 2 {
+	for range 2 { // Begin saves the records, and Save keeps them
 		got := newRecords(t, saved).Get(target)
 		if diff := cmp.Diff(want, got.Values); diff != "" || got.Class != "fast" {
 			t.Errorf("the class is %q, and the values (-want +got):\n%s", got.Class, diff)
@@ -155,31 +155,35 @@ func TestTheRecordOfAnObservedCgroupIsRemovedWithTheCgroup(t *testing.T) {
 	}
 }
 
+// TestRecordsOfCgroupsThatAreGoneAreRemoved has the record of a class whose values were never read from its cgroup.
 func TestRecordsOfCgroupsThatAreGoneAreRemoved(t *testing.T) {
-	saved, now := memory{}, time.Unix(0, 0)
-	r := newRecords(t, saved)
-	r.now = func() time.Time { return now }
-	begin(r, "slow", iocgroup.Values{sda: {10}})
-	exists := false
-	prune := func() { r.Prune(func(string) bool { return exists }); r.Save() }
-
-	prune() // the runtime may not have created the cgroup yet
-	exists, now = true, now.Add(keepTime)
-	prune()
-	if _, has := saved[prefix+target.CgroupsPath]; !has || !r.Get(target).Has(sda) {
-		t.Errorf("the record is gone: %+v, %s", r.Get(target), saved)
-	}
-	r.Prune(func(string) bool {
-		begin(r, "slow", iocgroup.Values{sdb: {20}}) // the cgroup is created again after Prune checked that it exists
-		return false
-	})
-	if r.Save(); !r.Get(target).Has(sdb) || saved[prefix+target.CgroupsPath] == nil {
-		t.Errorf("the record of a cgroup that was created again is gone: %+v, %s", r.Get(target), saved)
-	}
-	exists = false
-	prune()
-	if _, has := saved[prefix+target.CgroupsPath]; has || r.Get(target).Has(sda) {
-		t.Errorf("the record is still there: %+v, %s", r.Get(target), saved)
+	for _, test := range []struct {
+		name   string
+		age    time.Duration // of the record
+		exists func(*Records) bool
+		kept   bool
+	}{
+		{"the runtime may not have created the cgroup yet", keepTime - 1, func(*Records) bool { return false }, true},
+		{"the cgroup exists", keepTime, func(*Records) bool { return true }, true},
+		{"the cgroup is created again after Prune found that it is gone", keepTime, func(r *Records) bool {
+			begin(r, "slow", iocgroup.Values{sdb: {20}})
+			return false
+		}, true},
+		{"the cgroup is gone", keepTime, func(*Records) bool { return false }, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			saved, now := memory{}, time.Unix(0, 0)
+			r := newRecords(t, saved)
+			r.now = func() time.Time { return now }
+			begin(r, "slow", iocgroup.Values{sda: {10}})
+			now = now.Add(test.age)
+			r.Prune(func(string) bool { return test.exists(r) })
+			r.Save()
+			_, isSaved := saved[prefix+target.CgroupsPath]
+			if has := len(r.Get(target).Values) > 0; has != test.kept || isSaved != test.kept {
+				t.Errorf("the record exists: %t, and is saved: %t; want %t", has, isSaved, test.kept)
+			}
+		})
 	}
 }
 
@@ -214,7 +218,7 @@ func TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite(t *testing.T) {
 	after := iocgroup.Values{sda: {7}}
 	valuesOf := func(string) (iocgroup.Values, error) { return after, nil }
 	r.ExpectAll(holdings, "io", valuesOf)
-	r.ExpectAll(holdings, "io", valuesOf)
+	r.ExpectAll(holdings, "io", valuesOf) // the second time, there is nothing new to save
 	for _, h := range holdings {
 		if h.ID != "c3" {
 			r.Expect(h.Holder, "slow", after) // the reconciler enforces the class

@@ -58,7 +58,8 @@ func TestMain(m *testing.M) {
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until the test ends
 }
 
-// TestTheMountsOfAProcessTakeLittleMemory reads the mounts of a process that has no privilege outside of its own user namespace.
+// TestTheMountsOfAProcessTakeLittleMemory reads the mounts of a process that runs mountManyTimes. It needs no privilege for that,
+// because it has a user namespace. The read must end at mountinfo.ContainerLimit.
 func TestTheMountsOfAProcessTakeLittleMemory(t *testing.T) {
 	tenant := child.Command(t, "/proc/self/exe")
 	tenant.Env = append(os.Environ(), hostileVariable+"=1")
@@ -84,9 +85,9 @@ func TestTheMountsOfAProcessTakeLittleMemory(t *testing.T) {
 		classes.Holder{ID: "c1:/data", ContainerID: "c1", PodUID: "u1", Container: "main", Volume: "/data", PID: tenant.Process.Pid})
 	runtime.ReadMemStats(&after)
 	if !errors.Is(err, mountinfo.ErrTooLarge) {
-		t.Errorf("got %.300v", err)
+		t.Errorf("got %.300v, want ErrTooLarge", err)
 	}
 	if used := after.TotalAlloc - before.TotalAlloc; used > 4*mountinfo.ContainerLimit {
-		t.Errorf("%d bytes were allocated", used)
+		t.Errorf("%d bytes were allocated, want at most four times the limit", used)
 	}
 }

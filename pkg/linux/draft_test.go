@@ -24,8 +24,12 @@ func TestADraftedClassAllowsTheNeededMemory(t *testing.T) {
 		if diff := cmp.Diff(want, high); diff != "" || !sets || err != nil {
 			t.Errorf("memory.high of %s is set %t, %v (-want +got):\n%s", class, sets, err, diff)
 		}
-		if got := b.Draft("a", nil); got != nil {
-			t.Errorf("a class without limits is drafted: %v", got)
-		}
+	}
+}
+
+func TestNoClassIsDraftedWithoutANeed(t *testing.T) {
+	b := Kind(Options{Log: discard()}).New("vendor.example/profile", classes.ContainerScope).(*Backend)
+	if got := b.Draft("a", nil); got != nil {
+		t.Errorf("a class without limits is drafted: %v", got)
 	}
 }
