@@ -27,7 +27,7 @@ func TestADraftedClassAllowsTheNeededMemory(t *testing.T) {
 	}
 }
 
-func TestNoClassIsDraftedWithoutANeed(t *testing.T) {
+func TestNoClassIsDraftedWithoutABound(t *testing.T) {
 	b := Kind(Options{Log: discard()}).New("vendor.example/profile", classes.ContainerScope).(*Backend)
 	if got := b.Draft("a", nil); got != nil {
 		t.Errorf("a class without limits is drafted: %v", got)

@@ -28,7 +28,8 @@ func onArm(percentages ...int) string {
 }
 
 // TestBandwidthOfArmIsInPercent has the values that Linux 7.3 showed, by the number of bits of MBW_MAX. A row such as 10: 9
-// means that a class with 10% has 9%, because the kernel rounds. With 8 bits, min_bandwidth is 0, as on AMD.
+// means that a class with 10% has 9%, because the kernel rounds. With 8 bits, min_bandwidth is 0, as on AMD. The condition of the
+// bandwidth reports each rounded value, and check predicts it.
 func TestBandwidthOfArmIsInPercent(t *testing.T) {
 	for width, want := range map[int]map[int]int{
 		16: {10: 10, 33: 33, 40: 40, 100: 100},

@@ -61,6 +61,8 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			`line 6: partitions.p.classes.b.mbAllocation: is empty; write ["50%"], ["1000MBps"], or both`,
 			`line 7: partitions.p.classes.c.mbAllocation[0]: must be a string, not the number "5"; put the value in quotes`,
 			`line 8: partitions.p.classes.d.mbAllocation.all: is empty; write ["50%"], ["1000MBps"], or both`}},
+		"device traffic without a share": {"deviceTraffic: {}", []string{
+			`line 1: deviceTraffic: has no l3Allocation; write a share such as l3Allocation: "20%"`}},
 		"a class that asks for what its partition does not have": {"partitions:\n  p:\n    classes:\n      gold:\n        l3Allocation: 50%", []string{
 			"line 5: partitions.p.classes.gold.l3Allocation: the partition of this class has no l3Allocation; add it to the partition, e.g. 100%"}},
 	} {

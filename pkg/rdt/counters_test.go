@@ -48,7 +48,7 @@ func inGold(id string) string { return "qos-gold/mon_groups/qos-" + id }
 // TestContainersWithoutABandwidthCounterAreReported has 6 counters in each L3. The root group keeps its two, and two
 // classes have one each, so 2 are left for the containers.
 func TestContainersWithoutABandwidthCounterAreReported(t *testing.T) {
-	fsys, b, containers := newCounted(t, 6, 4)
+	_, b, containers := newCounted(t, 6, 4)
 	want := func(monitored, missing int) {
 		t.Helper()
 		condition := monitoredCondition(t, b)
@@ -68,14 +68,21 @@ func TestContainersWithoutABandwidthCounterAreReported(t *testing.T) {
 	b.Unmonitor("c1") // the kernel frees the counters of a removed group
 	b.MonitorAll(t.Context(), inClass("gold", containers[1:]...))
 	want(2, 1)
+}
+
+// TestTheOldestContainersGetFreeCounters has 2 counters for the containers: one becomes free when c1 ends, and then another program
+// frees both.
+func TestTheOldestContainersGetFreeCounters(t *testing.T) {
+	fsys, b, containers := newCounted(t, 6, 4)
+	b.Unmonitor("c1")
 	for range 2 {
+		b.MonitorAll(t.Context(), inClass("gold", containers[1:]...))
 		if diff := cmp.Diff([]string{"t", "t", ""}, assignedTo(t, fsys, inGold("c2"), inGold("c3"), inGold("c4"))); diff != "" {
 			t.Errorf("counters (-want +got):\n%s", diff)
 		}
-		for _, id := range []string{"c2", "c3", "c4"} { // the oldest containers are the first ones again
+		for _, id := range []string{"c2", "c3", "c4"} {
 			must(t, fsys.WriteFile(sim.MountPoint+"/"+inGold(id)+"/mbm_L3_assignments", []byte("mbm_total_bytes:*=_\n")))
 		}
-		b.MonitorAll(t.Context(), inClass("gold", containers[1:]...))
 	}
 }
 
@@ -98,55 +105,83 @@ func TestGroupsGetCountersAfterASwitchOfTheMode(t *testing.T) {
 
 	restarted := newBackend(fsys, &several{})
 	apply(t, restarted, monitorAll)
-	fsys.Inject(nil)
+	fsys.Inject(nil) // counts the calls from 0
 	restarted.MonitorAll(t.Context(), inClass("gold", containers...))
 	if fsys.Calls() != 0 || !monitoredCondition(t, restarted).Healthy {
 		t.Errorf("after a restart: %d changes, want 0; %+v", fsys.Calls(), monitoredCondition(t, restarted))
 	}
 }
 
-// TestTotalsContinueWhenACounterIsAssignedAgain takes the counter of a container away, for a container of another
-// class, and gives it back when that container has ended.
-func TestTotalsContinueWhenACounterIsAssignedAgain(t *testing.T) {
-	fsys, b, gold := newCounted(t, 6, 2)
-	bronze := classes.Holder{ID: "b1", Container: "main", PID: 11}
-	fsys.AddTask(bronze.PID, "qos-bronze")
-	const total = "memory_bandwidth_bytes_total"
-	count := func(group, text string) { fsys.Count(group, 0, "mbm_total_bytes", text) }
-	want := func(container any, class float64) {
-		t.Helper()
-		if diff := cmp.Diff(container, containerUses(t, b, gold[1], total)); diff != "" {
-			t.Errorf("the container (-want +got):\n%s", diff)
-		}
-		reading, err := b.MeasureClass(t.Context(), "gold")
-		must(t, err)
-		if got := reading.Class[classes.Series{Measure: total, Part: "0"}]; got != class {
-			t.Errorf("the class has transferred %v, want %v", got, class)
-		}
+// borrowed is a machine with two counters for containers. c1 and c2 of the class gold have them, and a container of bronze can take
+// that of c2 for a time.
+type borrowed struct {
+	fs     *sim.FS
+	b      *Backend
+	gold   []classes.Holder
+	bronze classes.Holder
+}
+
+func newBorrowed(t *testing.T) *borrowed {
+	t.Helper()
+	fs, b, gold := newCounted(t, 6, 2)
+	m := &borrowed{fs, b, gold, classes.Holder{ID: "b1", Container: "main", PID: 11}}
+	fs.AddTask(m.bronze.PID, "qos-bronze")
+	return m
+}
+
+// take gives the counter of c2 to the container of bronze.
+func (m *borrowed) take(t *testing.T) {
+	t.Helper()
+	m.b.MonitorAll(t.Context(), append(inClass("gold", m.gold...), inClass("bronze", m.bronze)...))
+}
+
+// giveBack ends the container of bronze, so c2 gets its counter again. The counter begins at 0.
+func (m *borrowed) giveBack(t *testing.T) {
+	t.Helper()
+	m.b.Unmonitor(m.bronze.ID)
+	m.b.MonitorAll(t.Context(), inClass("gold", m.gold...))
+}
+
+func (m *borrowed) count(group, bytes string) { m.fs.Count(group, 0, "mbm_total_bytes", bytes) }
+
+// want compares the total of c2, which is nil without a counter, and that of its class.
+func (m *borrowed) want(t *testing.T, container any, class float64) {
+	t.Helper()
+	if diff := cmp.Diff(container, containerUses(t, m.b, m.gold[1], "memory_bandwidth_bytes_total")); diff != "" {
+		t.Errorf("the container (-want +got):\n%s", diff)
 	}
+	if got := transferred(t, m.b, "gold"); got != class {
+		t.Errorf("the class has transferred %v, want %v", got, class)
+	}
+}
 
-	want(0.0, 0)
-	count("qos-gold", "5")
-	count(inGold("c2"), "1000")
-	b.MonitorAll(t.Context(), append(inClass("gold", gold...), inClass("bronze", bronze)...))
-	want(nil, 1005)
-	count("qos-gold", "7")
-	want(nil, 1007)
-	b.Unmonitor(bronze.ID)
-	b.MonitorAll(t.Context(), inClass("gold", gold...))
-	want(1000.0, 1007)
-	count("qos-gold", "8")
-	count(inGold("c2"), "3")
-	want(1003.0, 1011)
+func TestTotalsContinueWhenACounterIsAssignedAgain(t *testing.T) {
+	m := newBorrowed(t)
+	m.want(t, 0.0, 0)
+	m.count("qos-gold", "5")
+	m.count(inGold("c2"), "1000")
+	m.take(t)
+	m.want(t, nil, 1005)
+	m.count("qos-gold", "7")
+	m.want(t, nil, 1007)
+	m.giveBack(t)
+	m.want(t, 1000.0, 1007)
+	m.count("qos-gold", "8")
+	m.count(inGold("c2"), "3")
+	m.want(t, 1003.0, 1011)
+}
 
-	// After a restart, the first values of groups that exist do not count, but those of counters that begin do.
-	b = newBackend(fsys, &several{})
-	apply(t, b, monitorAll)
-	b.MonitorAll(t.Context(), append(inClass("gold", gold...), inClass("bronze", bronze)...))
-	b.Unmonitor(bronze.ID)
-	b.MonitorAll(t.Context(), inClass("gold", gold...))
-	count(inGold("c2"), "50")
-	want(50.0, 50)
+// TestAfterARestartOnlyCountersThatBeginCountFromTheirFirstValue: the 8 of the class were counted before the restart, so they do not
+// count.
+func TestAfterARestartOnlyCountersThatBeginCountFromTheirFirstValue(t *testing.T) {
+	m := newBorrowed(t)
+	m.count("qos-gold", "8")
+	m.b = newBackend(m.fs, &several{})
+	apply(t, m.b, monitorAll)
+	m.take(t)
+	m.giveBack(t)
+	m.count(inGold("c2"), "50")
+	m.want(t, 50.0, 50)
 }
 
 // turns simulates containers c1 to c3 of the class gold that have counters in turn, for 10 s each.

@@ -109,20 +109,19 @@ func TestImpossibleDeviceTrafficIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if _, err := parseConfig("deviceTraffic: {}"); err == nil || !strings.Contains(err.Error(), "deviceTraffic: has no l3Allocation") {
-		t.Error(err)
-	}
 }
 
-// TestDeviceTrafficSharesTheCLOSIDsWithClasses changes the classes and the device traffic of a CPU with 4 CLOSIDs together.
+// Both configurations use all CLOSIDs of a CPU with 4, of which the root group has one.
+const (
+	threeClasses         = `{partitions: {p: {l3Allocation: "50%", classes: {a: , b: , c: }}}}`
+	twoClassesAndDevices = `{partitions: {p: {l3Allocation: "50%", classes: {a: , b: }}}, deviceTraffic: {l3Allocation: "20%"}}`
+)
+
 func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
-	classesOf := func(names string) string { return `{partitions: {p: {l3Allocation: "50%", classes: {` + names + `}}}` }
-	three := classesOf("a: , b: , c: ") + "}"
-	withDevices := classesOf("a: , b: ") + `, deviceTraffic: {l3Allocation: "20%"}}`
 	fs := sim.New(withIOAlloc("disabled"))
 	b := newBackend(fs, nil)
 	for range 2 {
-		for text, masks := range map[string]string{three: "disabled", withDevices: "0=c00;1=c00"} {
+		for text, masks := range map[string]string{threeClasses: "disabled", twoClassesAndDevices: "0=c00;1=c00"} {
 			must(t, b.Check(t.Context(), parse(t, text)))
 			apply(t, b, text)
 			if got := deviceMasks(t, fs); got != masks {
@@ -131,8 +130,13 @@ func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
 		}
 	}
 
-	// The failure of a later operation restores the removed group, too.
-	apply(t, b, three)
+}
+
+// TestAClassThatGaveItsCLOSIDToDeviceTrafficIsRestoredAfterAFailure lets an operation fail after the group of class c was removed.
+func TestAClassThatGaveItsCLOSIDToDeviceTrafficIsRestoredAfterAFailure(t *testing.T) {
+	fs := sim.New(withIOAlloc("disabled"))
+	b := newBackend(fs, nil)
+	apply(t, b, threeClasses)
 	before, written := fs.Dump(), false
 	fs.Inject(func(c sim.Call) *sim.Fault {
 		if c.Op == "write" && strings.HasSuffix(c.Path, "/qos-b/schemata") && !written {
@@ -141,7 +145,7 @@ func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
 		}
 		return nil
 	})
-	err := b.Apply(t.Context(), parse(t, strings.Replace(withDevices, "50%", "40%", 1)))
+	err := b.Apply(t.Context(), parse(t, strings.Replace(twoClassesAndDevices, "50%", "40%", 1)))
 	fs.Inject(nil)
 	if err == nil || errors.Is(err, ErrRollback) {
 		t.Errorf("with a failing write: %v", err)

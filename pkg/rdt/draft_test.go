@@ -48,10 +48,15 @@ func TestADraftedClassAllowsAtLeastTheGivenUse(t *testing.T) {
 					t.Errorf("%s of %s: the limit is %v, want %v to %v", series.Measure, section, got, least, most)
 				}
 			}
-			if got := b.Draft("new", nil); got != nil {
-				t.Errorf("a class without limits is drafted: %v", got)
-			}
 		})
+	}
+}
+
+func TestNoClassIsDraftedWithoutABound(t *testing.T) {
+	b := newBackend(sim.New(sim.IntelSpec()), nil)
+	apply(t, b, twoPartitions)
+	if got := b.Draft("new", nil); got != nil {
+		t.Errorf("a class without limits is drafted: %v", got)
 	}
 }
 

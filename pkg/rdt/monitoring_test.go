@@ -91,6 +91,8 @@ func monitoredCondition(t *testing.T, b *Backend) classes.Condition {
 	return conditions[at]
 }
 
+// TestAMonitoredContainerHasAGroupOfItsOwn: the group has all threads of the container, also one that begins while they are moved.
+// When the monitoring ends, the group is removed, and the threads stay in their class.
 func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 	for name, spec := range map[string]sim.Spec{"Intel": sim.IntelSpec(), "AMD": sim.AMDSpec()} {
 		t.Run(name, func(t *testing.T) {
@@ -110,11 +112,6 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 				t.Errorf("the container occupies %v bytes, want 65536", got)
 			}
 
-			c.fs.Count("qos-gold/mon_groups/qos-c", 0, "llc_occupancy", "Unavailable")
-			if got := containerUses(t, b, target, "llc_occupancy_bytes"); got != nil {
-				t.Errorf("the container occupies %v bytes, want no value, because the counter is unavailable", got)
-			}
-
 			if got := monitoredCondition(t, b); !got.Healthy || got.Message != "containers monitored: 1 (gold: 1 of 1)" {
 				t.Errorf("the condition is %+v, want 1 monitored container", got)
 			}
@@ -129,6 +126,17 @@ func TestAMonitoredContainerHasAGroupOfItsOwn(t *testing.T) {
 				t.Errorf("the threads are in the groups %v, want qos-gold", got)
 			}
 		})
+	}
+}
+
+func TestTheOccupancyOfAContainerIsMissingWhileItsCounterIsUnavailable(t *testing.T) {
+	fs, b, cs := newMonitored(t, sim.AMDSpec(), monitorAll, "qos-gold", 1)
+	b.Monitor(t.Context(), cs[0], "gold")
+	for counter, want := range map[string]any{"65536": 65536.0, "Unavailable": nil} {
+		fs.Count("qos-gold/mon_groups/qos-c1", 0, "llc_occupancy", counter)
+		if got := containerUses(t, b, cs[0], "llc_occupancy_bytes"); got != want {
+			t.Errorf("with the counter at %s, the container occupies %v bytes, want %v", counter, got, want)
+		}
 	}
 }
 
@@ -153,7 +161,7 @@ func TestTheClassFileSelectsTheMonitoredClasses(t *testing.T) {
 }
 
 // TestContainersAreMonitoredWithoutClasses monitors a container under a configuration without classes: on a CPU that
-// can also allocate, and on a CPU that can only monitor.
+// can also allocate, and on a CPU that can only monitor. Its group is created again after an unmount, and Withdraw removes it.
 func TestContainersAreMonitoredWithoutClasses(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.L2, spec.L3, spec.MB = nil, nil, nil
@@ -175,7 +183,8 @@ func TestContainersAreMonitoredWithoutClasses(t *testing.T) {
 }
 
 // TestWithoutFreeRMIDsContainersRunUnmonitored starts more containers than there are free RMIDs. The CPU has 11
-// RMIDs. 8 of them are reserved for classes, and another program uses one.
+// RMIDs. 8 of them are reserved for classes, and another program uses one. When a container ends, its RMID goes to the container
+// that has waited longest, and not to one that starts then.
 func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 	for name, limbo := range map[string]bool{"RMIDs become free at once": false, "RMIDs are in limbo for a while": true} {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +211,6 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 
-			// One container ends. Its RMID goes to the container that has waited longest, and not to the container that
-			// starts now.
 			cs = cs[1:]
 			b.Unmonitor("c1")
 			b.Monitor(t.Context(), late, "gold")
@@ -226,7 +233,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 }
 
 // TestARestartAdoptsMonitoringGroups replaces the backend, as a restart of the plugin does. One of two containers
-// ends during the restart.
+// ends during the restart. Groups of other programs stay, also one whose name begins like those of the plugin.
 func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), monitorAll, "qos-gold", 2)
 	for _, c := range cs {

@@ -36,7 +36,8 @@ func mountNewer(t *testing.T, needs, options string) hostfs.Root {
 	return "/"
 }
 
-// TestDeviceTrafficOfTheKernel needs io_alloc (AMD, Linux 6.19).
+// TestDeviceTrafficOfTheKernel needs io_alloc (AMD, Linux 6.19). Device traffic that another program limits uses one of the 16
+// CLOSIDs. A class file can set its masks, and without the field, io_alloc is disabled again.
 func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	host := mountNewer(t, "L3/io_alloc", "")
 	b := newBackend(host, nil)
@@ -60,7 +61,6 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	removeClasses(t, b)
 	must(t, host.WriteFile(sim.MountPoint+"/info/L3/io_alloc", []byte("0\n")))
 
-	// The class file sets the mask, and what was there comes back without it.
 	devices := func(file string) string {
 		t.Helper()
 		text, err := host.ReadFile(sim.MountPoint + "/info/L3/" + file)

@@ -131,11 +131,11 @@ func TestAPseudoLockedGroupUsesNoCLOSID(t *testing.T) {
 	}
 }
 
-func TestCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
+func TestOnlyCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, manyClasses(7))
-	apply(t, b, classesNamed("d", 7))
+	apply(t, b, classesNamed("d", 7)) // uses the CLOSIDs of all groups of the other classes
 	must(t, b.Release(t.Context(), nobody))
 	if got := len(dump(fs, "mode")); got != 8 { // with the root group
 		t.Errorf("there are %d groups, want 8", got)
@@ -235,6 +235,7 @@ partitions:
     classes: {gold: {l2Allocation: 50%, kubernetes: {denyPodAnnotation: true}}}
 `)
 
+	// without gold, which then drains
 	apply(t, b, "partitions: {p: {l3Allocation: {all: {unified: 50%, code: 30%, data: 60%}}, mbAllocation: [55%], classes: {tin: {kubernetes: {denyPodAnnotation: true}}}}}")
 	want := []classes.Condition{
 		{Type: "ConfigurationApplied", Healthy: true, Reason: "Applied", Message: "1 classes have resctrl groups"},

@@ -76,8 +76,8 @@ func withFirmware(machine *sim.FS, table []byte) resctrl.FS {
 	}}
 }
 
-// TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules has a machine with two caches, each of which gets half
-// of the rate.
+// TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules has a memory module with 25.6 GB/s. Each of two caches gets half of
+// this rate.
 func TestAShareOfBandwidthIsComparedWithTheRateOfTheMemoryModules(t *testing.T) {
 	bounds := func(table []byte) (bounds, unknown map[string]float64) {
 		b := newBackend(withFirmware(sim.New(sim.IntelSpec()), table), nil)

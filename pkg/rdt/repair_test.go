@@ -321,11 +321,7 @@ func TestTheGroupOfAClassOfAFormerRunIsRestored(t *testing.T) {
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
 	must(t, fs.Remove(sim.MountPoint+"/qos-tin"))
-	drift, err := b.Repair(t.Context())
-	if diff := cmp.Diff([]string{"resctrl group qos-tin was removed"}, drift.Found); err != nil || diff != "" {
-		t.Errorf("found (-want +got):\n%s%v", diff, err)
-	}
-
+	wantRepair(t, b, "resctrl group qos-tin was removed")
 	if diff := cmp.Diff(want, schemataIn(t, fs)); diff != "" {
 		t.Errorf("schemata (-want +got):\n%s", diff)
 	}

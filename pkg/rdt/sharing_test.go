@@ -112,7 +112,8 @@ func missingFor(reason string, n int) map[string]int {
 }
 
 // TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for
-// itself, and 3 for containers. With code and data apart, the kernel has half of both (resctrl_arch_set_cdp_enabled in
+// itself, and 3 for containers. The pod a has the containers c1 to c4 of gold, and the pod b has c5 and c6. The class bronze has c7 and
+// c8, which get their RMIDs. With code and data apart, the kernel has half of both (resctrl_arch_set_cdp_enabled in
 // drivers/resctrl/mpam_resctrl.c).
 func TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass(t *testing.T) {
 	apart := sim.ArmSpec(8)
@@ -183,7 +184,7 @@ func TestRMIDsOfAClassAreSharedBetweenItsPods(t *testing.T) {
 		c.running[i].PodUID = map[bool]string{true: "a", false: "b"}[i < 4]
 	}
 
-	for i := range c.running {
+	for i := range c.running { // the containers of the pod b are of gold, too
 		if c.running[i].Class == "bronze" {
 			c.running[i].Class = "gold"
 			c.fs.AddTask(c.running[i].PID, "qos-gold")

@@ -67,19 +67,18 @@ func TestCacheIsDividedBySizes(t *testing.T) {
 	}
 }
 
-func TestSizesAreCheckedWithoutAMachine(t *testing.T) {
-	for share, want := range map[string]string{
-		"0MiB":   "is not a share of a cache",
-		"4MB":    "is not a share of a cache",
-		"1.5MiB": "is not a share of a cache",
-		"-1KiB":  "is not a share of a cache",
-	} {
-		if _, err := parseConfig(`{partitions: {p: {l3Allocation: "` + share + `", classes: {a: {}}}}}`); err == nil || !strings.Contains(err.Error(), want) {
+func TestASizeIsAWholePositiveNumberOfKiBOrMiB(t *testing.T) {
+	for _, share := range []string{"0MiB", "4MB", "1.5MiB", "-1KiB"} {
+		_, err := parseConfig(`{partitions: {p: {l3Allocation: "` + share + `", classes: {a: {}}}}}`)
+		if err == nil || !strings.Contains(err.Error(), "is not a share of a cache") {
 			t.Errorf("%s: %v", share, err)
 		}
 	}
+}
+
+func TestPartitionsWithSizesAndPerCentAreRefused(t *testing.T) {
 	mixed := `{partitions: {p: {l3Allocation: 4MiB, classes: {a: {}}}, q: {l3Allocation: "50%", classes: {b: {}}}}}`
 	if err := parse(t, mixed).indivisible(resctrl.L3); err == nil || !strings.Contains(err.Error(), "all partitions per cent, or all of them sizes or masks") {
-		t.Errorf("sizes and per cent: %v", err)
+		t.Errorf("got %v", err)
 	}
 }
