@@ -149,6 +149,7 @@ func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 		must(t, err)
 		f.enforce(container(), "after", "after")
 
+		// the update to the class before, which ends at one of three moments
 		update, err := f.backend.Adjust(container(), "after", "before")
 		must(t, err)
 		f.backend.Record(container(), "before")
@@ -161,6 +162,7 @@ func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 		}
 		must(t, m.SetUnified(groupPath, files))
 
+		// the class before has another limit now, and no weights
 		next := process(t, m, classes.ContainerScope,
 			"Classes: {before: [{Devices: [/dev/sda], ThrottleReadBps: 3M}], after: []}", saved)
 		next.backend.IsStale(container(), "before", created.Unified()) // the runtime has not stored the update

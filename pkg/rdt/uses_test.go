@@ -183,7 +183,7 @@ func TestMoreClassesGetTheRMIDsOfContainers(t *testing.T) {
 	apply(t, b, classesNamed("c", 8)+"\nmonitoring: containers")
 	b.MonitorAll(t.Context(), inClass("gold", containers...))
 	if got := len(monitorGroups(fs)); got != 1 {
-		t.Errorf("%d containers are monitored, want 1 beside 8 classes, a former class and the root group", got)
+		t.Errorf("%d containers are monitored, want 1 of 12 RMIDs, because the root group, 8 classes and two former ones have 11", got)
 	}
 
 	const want = "12 classes are 2 too many: the CPU has 12 RMIDs (info/PERF_PKG_MON/num_rmids), of which resctrl's root group uses 1, " +

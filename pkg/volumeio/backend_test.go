@@ -245,7 +245,7 @@ func TestLimitsStayWhileAVolumeCannotBeFound(t *testing.T) {
 	v.mustStart(11, "/data", "gold") // the class gold does not raise the limits of silver
 	v.want(podMax, "7:0 rbps=10000000 wbps=5000000 riops=500 wiops=max\n")
 	v.wantObserved(11, "/data", "gold", "gold")
-	v.release(classes.VolumeID("c10", "/data"))
+	v.release(classes.VolumeID("c10", "/data")) // the volume that could not be found has ended
 	v.repair()
 	v.want(podMax, "7:0 rbps=20000000 wbps=max riops=500 wiops=max\n")
 }
