@@ -186,7 +186,8 @@ func TestAContainerWhoseClassChangesBeforeItsStartHasTheNewValues(t *testing.T) 
 	f.want(v2Dir+"/io.bfq.weight", "default 100\n")
 }
 
-// TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram removes a disk with a limit. Another disk gets its number and a limit of another program.
+// TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram removes a disk with a limit. Another disk gets its number and a limit of
+// another program.
 func TestADeviceNumberThatIsUsedAgainBelongsToTheOtherProgram(t *testing.T) {
 	for name, machine := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy()} {
 		t.Run(name, func(t *testing.T) {
