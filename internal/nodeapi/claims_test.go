@@ -81,6 +81,7 @@ func TestInvalidClaimsAreInvalidArguments(t *testing.T) {
 		{"an invalid class", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "a b", MaxReadBps: 2}}}, `NodeQOSResources: "a b" cannot be the name of a class`},
 		{"a limit that is too small", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxWriteIops: 1}}},
 			`NodeQOSResources: class "gold": maxWriteIops: "1" is too small; the minimum is 2`},
+		// a value above the largest int64 counts as the largest int64
 		{"a limit that is too large", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "gold", MaxReadBps: 1 << 63}}},
 			`NodeQOSResources: class "gold": maxReadBps: "9223372036854775807" is too large; the maximum is 9223372036854775806`},
 		{"no limit", &request{Classes: []*qosv1alpha1.VolumeClass{{Name: "gold"}}}, `NodeQOSResources: class "gold": sets no limit`},

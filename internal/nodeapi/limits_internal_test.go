@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-func TestEachUserHasALimitOfReports(t *testing.T) {
+func TestEachUserHasALimitOfReportsAndFewLimitsAreKept(t *testing.T) {
 	limits := newReadLimits()
 	report := func(uid uint32) error {
 		ctx := peer.NewContext(context.Background(), &peer.Peer{AuthInfo: process{uid: uid}})

@@ -53,7 +53,7 @@ func wantFile(t *testing.T, path string, mode fs.FileMode, gid int) {
 	}
 }
 
-func TestTheSocketIsForItsOwnerOnly(t *testing.T) {
+func TestTheSocketIsForItsOwnerOnlyAndIsRemovedAtTheEnd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "qos.sock")
 	listener := mustListen(t, path, rootOnly)
 	wantFile(t, path, 0o600, -1)
@@ -111,7 +111,7 @@ func TestAStaleSocketIsReplaced(t *testing.T) {
 	mustClose(t, mustListen(t, path, rootOnly))
 }
 
-func TestListenRefuses(t *testing.T) {
+func TestListenRefusesPathsThatCannotBeUsedAndChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	live := filepath.Join(dir, "live.sock")
 	listener := mustListen(t, live, rootOnly)

@@ -114,8 +114,8 @@ func TestTheReadOnlySocketAllowsAllRequestsThatOnlyRead(t *testing.T) {
 	}
 }
 
-// TestTheReadOnlySocketServesFewConnections opens more connections than the socket serves.
-func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
+// TestTheReadOnlySocketServesFourConnections opens more connections. The other socket has no such limit.
+func TestTheReadOnlySocketServesFourConnections(t *testing.T) {
 	r := newReadOnly(t)
 	var served []net.Conn
 	for range 13 {
@@ -132,6 +132,7 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 		t.Errorf("a request over the other socket: %v", err)
 	}
 
+	// the end of a connection makes room for another one
 	must(t, served[0].Close())
 
 	for !isServed(r.dial(t)) { // the server has not yet noticed that a connection was closed
@@ -139,6 +140,7 @@ func TestTheReadOnlySocketServesFewConnections(t *testing.T) {
 	}
 }
 
+// TestTheReadOnlySocketTakesFewRequestsASecond: it takes a burst of 20, and then 10 a second. The other socket has no such limit.
 func TestTheReadOnlySocketTakesFewRequestsASecond(t *testing.T) {
 	r := newReadOnly(t)
 	answers := map[codes.Code]int{}
