@@ -117,7 +117,7 @@ func notEnforced(class, reason, message string) nodeqosv1alpha1.VolumeStatus {
 	}
 }
 
-func TestThePluginFollowsTheSpec(t *testing.T) {
+func TestThePluginGetsTheSpecAfterEachChangeAndEachRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
 		r := start(t, serve(t, "uid-1"), ready(0), p.follow)
@@ -210,7 +210,7 @@ func TestAVolumeIsNotInForceBeforeThePluginGotTheNewLimits(t *testing.T) {
 		r := p.withGold(t, state)
 		bubble.Pass(time.Minute)
 
-		p.apply = func() {
+		p.apply = func() { // the plugin accepts the new limits, which are not in force yet
 			after := withClaim("gold", "")
 			after.Status = state.Status
 			r.plugin.Set(after)

@@ -212,7 +212,7 @@ func TestPublisherKeepsTheObjectBesideOtherClients(t *testing.T) {
 				bubble.Pass(10 * time.Second)
 				r.expectRequests(t)
 			}
-			for behind := range 3 {
+			for behind := range 3 { // the watch catches up, one version after the other
 				r.lag(2 - behind)
 				bubble.Pass(10 * time.Second)
 				r.expectRequests(t)
@@ -309,7 +309,7 @@ func TestPublisherRetriesAndLogsFailuresOnce(t *testing.T) {
 				return 503, "", ""
 			})
 			r.plugin.Set(ready(1))
-			bubble.Pass(30 * time.Second)
+			bubble.Pass(30 * time.Second) // the request begins after a second
 			r.log.Expect(t)
 			r.refuse(nil)
 			bubble.Pass(time.Second)

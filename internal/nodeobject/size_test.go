@@ -68,7 +68,7 @@ func TestTheObjectIsAlwaysSmallEnough(t *testing.T) {
 				t.Errorf("the condition says %q", got)
 			}
 		},
-		"the messages of volumes are limited": func(t *testing.T) {
+		"the messages of volumes are cut in a crowded namespace only": func(t *testing.T) {
 			p := &plugin{}
 			state := ready(0)
 			state.Status.UnavailableResources = []*qosv1alpha1.UnavailableResource{
