@@ -32,6 +32,7 @@ func TestWhileThePluginDoesNotAnswerFreeDevicesBecomeUnhealthyAfterTheGrace(t *t
 		t.Error("a pod was admitted while the plugin was away")
 	}
 
+	// an allocated device stays healthy until its pod ends
 	r.kubelet.Remove("default", "a")
 	r.awaitGold(2, 0)
 	r.plugin.ready(offered(2))
@@ -48,7 +49,7 @@ func TestAPluginThatIsBackWithinTheGraceChangesNothing(t *testing.T) {
 	before := r.traffic()
 	r.plugin.away()
 	r.soon("the publisher has noticed that the plugin is away", r.plugin.seenAway.Load)
-	r.plugin.ready(offered(3))
+	r.plugin.ready(offered(3)) // another capacity shows when kubelet has the state of the plugin that is back
 	r.awaitGold(3, 3)
 	if got := r.kubelet.Resource(gold); got.Messages != 2 {
 		t.Errorf("kubelet got %d device lists of gold, want two: first with 2 devices, then with 3", got.Messages)

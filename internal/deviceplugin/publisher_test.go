@@ -122,6 +122,7 @@ func TestARemovedSocketIsMadeAgainWithoutANewRegistration(t *testing.T) {
 		t.Errorf("kubelet was notified again (-before +after):\n%s", diff)
 	}
 
+	// at its end, the publisher removes the socket
 	r.stop()
 	if names := r.sockets(); len(names) > 0 {
 		t.Errorf("sockets are left: %v", names)
@@ -230,6 +231,7 @@ func TestAllocateAnswersWithTheClassAndRefusesMoreThanOneUnit(t *testing.T) {
 		t.Errorf("a container that requests two devices of a class: got %v, want a refusal with the remedy", err)
 	}
 
+	// the granted ones are those of the container setup, and of app for three classes
 	metric := `
 # HELP qos_shim_allocations_total Allocate requests of kubelet, by outcome: granted or refused.
 # TYPE qos_shim_allocations_total counter
@@ -325,6 +327,7 @@ func TestWithoutPodResourcesAnAllocatedClassIsAccountedFor(t *testing.T) {
 		t.Errorf("the remedy was logged %d times:\n%s", n, r.log)
 	}
 
+	// after a restart, kubelet serves its PodResources API
 	r.kubelet.Kill()
 	r.kubelet.HidePodResources(false)
 	r.startKubelet()

@@ -216,7 +216,7 @@ func TestADrainingClassIsRefusedWithTheReason(t *testing.T) {
 	r := newRig(t)
 	r.publisher.timing.deviceTTL = forever
 	r.start(1)
-	r.plugin.ready(&qosv1alpha1.ResourcesInfo{})
+	r.plugin.ready(&qosv1alpha1.ResourcesInfo{}) // gold is removed, and its device stays listed as unhealthy
 	r.awaitGold(1, 0)
 	draining := goldClass(1)
 	draining.draining = true
