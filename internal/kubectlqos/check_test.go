@@ -54,6 +54,9 @@ func TestCheckChecksEachFile(t *testing.T) {
 	got, _ := fileRun{files: files, args: []string{"check", "DIR/bad.yaml", "DIR/good.yaml"}}.run(t)
 	wantAnswer(t, problems(1, `DIR/bad.yaml:1: apiVersion: is "qos.noderesource.dev/v9"; only qos.noderesource.dev/v1alpha1 is known`+
 		"\n1 file, 0 resources, 0 classes: OK (not checked against this machine)\n"), got)
+}
+
+func TestCheckNeedsAFile(t *testing.T) {
 	wantAnswer(t, answer{Code: 2, Errors: "Error: usage: no FILE is named; see \"kubectl qos check --help\"\n"}, newRig(t).run(t, "check"))
 }
 

@@ -86,6 +86,9 @@ func TestVersionAndHelpHaveTheNameOfThePlugin(t *testing.T) {
 	if got := newRig(t).run(t); got.Code != 0 || !strings.Contains(got.Out, "\n  kubectl qos [command]\n") {
 		t.Errorf("help is %+v", got)
 	}
+}
+
+func TestAnUnknownCommandIsAUsageError(t *testing.T) {
 	if got := newRig(t).run(t, "nods"); got.Code != 2 || !strings.Contains(got.Errors, `unknown command "nods"`) {
 		t.Errorf("answer is %+v", got)
 	}

@@ -87,24 +87,22 @@ func (p *plugins) recommend(values url.Values) ([]byte, error) {
 	return protojson.Marshal(answer)
 }
 
-// TestRecommendAsksForEachPodOfAWorkload has pods of a workload on two nodes, one of which does not answer. The class
-// file has the class that the larger pod needs.
-func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
+// newWorkloadsRig returns a rig with workloads "cart", whose two pods on node-1 have recommendations. Of the other pods, cart-3 is on
+// node-2, which does not answer, and cart-4 has no node. The deployment "none" has no pods.
+func newWorkloadsRig(t *testing.T) *rig {
+	t.Helper()
 	r := newRig(t, "nodes.yaml", "pods.yaml").withPlugins(t)
 	workload := func(kind, name, app string) {
 		r.add(t, fmt.Sprintf("{apiVersion: apps/v1, kind: %s, metadata: {name: %s, namespace: shop}, spec: {selector: {matchLabels: {app: %s}}}}", kind, name, app))
-	}
-	pod := func(name, node string) {
-		r.add(t, fmt.Sprintf("{kind: Pod, metadata: {name: %s, namespace: shop, labels: {app: many}}, spec: {nodeName: %q}}", name, node))
 	}
 	for _, kind := range []string{"Deployment", "StatefulSet", "DaemonSet"} {
 		workload(kind, "cart", "many")
 	}
 	workload("Deployment", "none", "none")
-	pod("cart-1", "node-1")
-	pod("cart-2", "node-1")
-	pod("cart-3", "node-2")
-	pod("cart-4", "")
+	r.addCart(t, "cart-1", "node-1")
+	r.addCart(t, "cart-2", "node-1")
+	r.addCart(t, "cart-3", "node-2")
+	r.addCart(t, "cart-4", "")
 	add := func(pod, bound string, value float64) *qosv1alpha1.ClassRecommendation {
 		return &qosv1alpha1.ClassRecommendation{
 			Namespace: "shop", Pod: pod, Container: "main", Resource: "k8s.io/blockio", Outcome: "add", ClassFile: fileOf(t, "main-fit", "/dev/sda", "ThrottleWriteBps", bound),
@@ -114,7 +112,18 @@ func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
 	r.plugins.recommendations = &qosv1alpha1.RecommendResponse{
 		Recommendations: []*qosv1alpha1.ClassRecommendation{add("cart-1", "900M", 900e6), add("cart-2", "100M", 100e6)},
 	}
+	return r
+}
 
+// addCart adds a pod of the workloads "cart".
+func (r *rig) addCart(t *testing.T, name, node string) {
+	t.Helper()
+	r.add(t, fmt.Sprintf("{kind: Pod, metadata: {name: %s, namespace: shop, labels: {app: many}}, spec: {nodeName: %q}}", name, node))
+}
+
+// TestRecommendAsksForEachPodOfAWorkload: the class file of two pods has the class that the larger pod needs.
+func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
+	r := newWorkloadsRig(t)
 	const note = "Note: pod cart-3: node \"node-2\": " + notAnswering + "\n"
 	for _, workload := range []string{"deployment/cart", "sts/cart", "daemonset.apps/cart"} {
 		got := r.run(t, "recommend", workload, "-n", "shop")
@@ -126,6 +135,10 @@ func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
 			t.Errorf("%s: answer is %+v", workload, got)
 		}
 	}
+}
+
+func TestRecommendFailsIfNothingIsKnownOfAnyPodOfAWorkload(t *testing.T) {
+	r := newWorkloadsRig(t)
 	got := r.run(t, "recommend", "deploy/none", "-n", "shop")
 	if got.Code != 1 || !strings.Contains(got.Errors, `deployment "none" has no running pod, so nothing is recorded of it`) {
 		t.Errorf("without pods: %+v", got)
@@ -135,14 +148,21 @@ func TestRecommendAsksForEachPodOfAWorkload(t *testing.T) {
 	if got.Code != 1 || !strings.Contains(got.Errors, `deployment "cart": no node has an answer; the notes above have the reasons`) {
 		t.Errorf("without an answer: %+v", got)
 	}
-	for i := range 10 {
-		pod(fmt.Sprintf("cart-5%d", i), "node-2")
+}
+
+func TestRecommendPrintsTheNotesOfTenPodsOfAWorkload(t *testing.T) {
+	r := newWorkloadsRig(t)
+	for i := range 12 {
+		r.addCart(t, fmt.Sprintf("cart-5%d", i), "node-2") // with cart-3, 13 pods have no answer
 	}
-	// 13 pods have no answer: 2 on node-1 and 11 on node-2. Notes are printed for 10 of them.
 	const last = "Note: 3 more notes like these are left out; see that of one pod with: kubectl qos recommend POD\n"
 	if got := r.run(t, "recommend", "deploy/cart", "-n", "shop"); strings.Count(got.Errors, "Note: pod") != 10 || !strings.Contains(got.Errors, last) {
 		t.Errorf("notes are\n%s\nwant 10 of pods, and %q", got.Errors, last)
 	}
+}
+
+func TestRecommendCompletesPodsAndWorkloads(t *testing.T) {
+	r := newWorkloadsRig(t)
 	for begun, want := range map[string]string{"deploy/": "deploy/cart\n", "sts/": "sts/cart\n", "ds/": "ds/cart\n", "": "cart-1\n"} {
 		if got := r.run(t, "__complete", "recommend", "-n", "shop", begun); !strings.Contains(got.Out, want) {
 			t.Errorf("%q is completed to %q, want %q among them", begun, got.Out, want)

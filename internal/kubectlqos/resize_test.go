@@ -250,6 +250,7 @@ func TestResizeRecreatesTheStatefulSet(t *testing.T) {
 	if size := set.Spec.VolumeClaimTemplates[0].Spec.Resources.Requests.Storage(); size.String() != "20Gi" || set.UID != "" || *set.Spec.Replicas != 2 {
 		t.Errorf("the new StatefulSet: %+v", set)
 	}
+	// the annotation that requested 15Gi for this template is not copied
 	if diff := cmp.Diff(map[string]string{"a": "b"}, set.Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
@@ -296,20 +297,23 @@ func TestRecreateKeepsTheManifestIfTheStatefulSetCannotBeCreatedAgain(t *testing
 	}
 }
 
-// TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown runs two cases: the answer to the deletion is lost, and
-// the API server refuses the deletion. Only in the first case the manifest stays.
-func TestTheManifestStaysIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
-	for want, failure := range map[string]error{
-		"Error: it is unknown whether statefulset db was deleted (its pods and claims stay); if it was, create it again with: ": &url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},
-		"Error: statefulset db cannot be deleted; ": apierrors.NewForbidden(appsv1.Resource("statefulsets"), "db", errors.New("no")),
+func TestTheManifestStaysOnlyIfTheResultOfTheDeletionIsUnknown(t *testing.T) {
+	for _, test := range []struct {
+		failure error
+		want    string
+		stays   bool
+	}{
+		{&url.Error{Op: "Delete", URL: "https://api", Err: io.ErrUnexpectedEOF},
+			"Error: it is unknown whether statefulset db was deleted (its pods and claims stay); if it was, create it again with: ", true},
+		{apierrors.NewForbidden(appsv1.Resource("statefulsets"), "db", errors.New("no")), "Error: statefulset db cannot be deleted; ", false},
 	} {
-		got := newRecreateRig(t, failure).recreate(t)
+		got := newRecreateRig(t, test.failure).recreate(t)
 		files, err := filepath.Glob(filepath.Join(os.TempDir(), "statefulset-db-*.yaml"))
-		if err != nil || got.Code != 1 || !strings.HasPrefix(got.Errors, want) {
-			t.Errorf("%v; answer %+v, want %q", err, got, want)
+		if err != nil || got.Code != 1 || !strings.HasPrefix(got.Errors, test.want) {
+			t.Errorf("%v; answer %+v, want %q", err, got, test.want)
 		}
-		if unknown := len(files) == 1 && strings.Contains(got.Errors, "kubectl create -f "+files[0]); unknown == apierrors.IsForbidden(failure) {
-			t.Errorf("files %q; answer %+v", files, got)
+		if stays := len(files) == 1 && strings.Contains(got.Errors, "kubectl create -f "+files[0]); stays != test.stays {
+			t.Errorf("files %q; answer %+v; want the manifest to stay: %t", files, got, test.stays)
 		}
 		if !strings.Contains(got.Out, "the manifest of the new statefulset/db is in "+os.TempDir()) {
 			t.Errorf("the output does not name the file before the deletion: %s", got.Out)
@@ -326,7 +330,7 @@ func TestRecreateFindsOutWhatHappenedIfTheAnswerToTheCreationIsLost(t *testing.T
 		r.core.PrependReactor("create", "statefulsets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			create := action.(clienttesting.CreateActionImpl)
 			attempts++
-			if len(create.CreateOptions.DryRun) > 0 || attempts > 2 {
+			if len(create.CreateOptions.DryRun) > 0 || attempts > 2 { // the first attempt is a dry run, and the third one finds the StatefulSet
 				return false, nil, nil
 			}
 			set := create.GetObject().(*appsv1.StatefulSet).DeepCopy()

@@ -26,9 +26,9 @@ func csiVolume(name, class string, secret *corev1.SecretReference) *corev1.Persi
 	return v
 }
 
-// TestVolumesCheckNamesVolumesThatCannotExpand has a volume, late, without the secret that its StorageClass has for an
-// expansion on the node. The others have the secret, or need none.
-func TestVolumesCheckNamesVolumesThatCannotExpand(t *testing.T) {
+// TestVolumesCheckNamesVolumesWithoutTheSecretForTheirExpansion: only the volume "late" has no secret although its StorageClass has
+// one for the expansion on the node.
+func TestVolumesCheckNamesVolumesWithoutTheSecretForTheirExpansion(t *testing.T) {
 	secret := map[string]string{expandSecret: "${pvc.name}"}
 	r := newRig(t)
 	other := csiVolume("other-driver", "secret", nil)
@@ -37,8 +37,12 @@ func TestVolumesCheckNamesVolumesThatCannotExpand(t *testing.T) {
 	local.Spec.CSI = nil
 	r.put(t,
 		storageClass("secret", true, secret), storageClass("fixed", false, secret), storageClass("open", true, nil),
-		csiVolume("late", "secret", nil), csiVolume("good", "secret", &corev1.SecretReference{Name: "s", Namespace: "db"}),
-		csiVolume("never", "fixed", nil), csiVolume("needs-none", "open", nil), csiVolume("gone", "deleted", nil), other, local,
+		csiVolume("late", "secret", nil),
+		csiVolume("good", "secret", &corev1.SecretReference{Name: "s", Namespace: "db"}),
+		csiVolume("never", "fixed", nil), // its StorageClass allows no expansion
+		csiVolume("needs-none", "open", nil),
+		csiVolume("unknown", "deleted", nil), // its StorageClass does not exist
+		other, local,
 	)
 
 	got := r.run(t, "volumes", "--check")
