@@ -46,9 +46,13 @@ func TestAPodWithoutResourcesHasNoAnnotation(t *testing.T) {
 	if got := o.annotation(); got != "" {
 		t.Errorf("the annotation is %s, want none", got)
 	}
+}
+
+func TestAForgedAnnotationOfAPodWithoutResourcesIsReplaced(t *testing.T) {
+	o := observed{pod: podWith("main"), assignments: assigned()}
 	o.pod.Annotations = map[string]string{classes.EffectiveKey: "forged"}
 	if got := o.annotation(); got != "{}" {
-		t.Errorf("the annotation is %s, want one without classes in place of the forged one", got)
+		t.Errorf("the annotation is %s, want one without classes", got)
 	}
 }
 

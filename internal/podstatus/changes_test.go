@@ -33,12 +33,8 @@ func TestTheNewestClassChangesOfAPodAreKept(t *testing.T) {
 	}
 
 	kept := c.take(keyOf(assigned()))
-	if len(kept) != 20 || kept[19].Message != "main: k8s.io/rdt class-999 -> class-1000" {
-		t.Errorf("%d changes are kept, the last is %v; want the newest 20", len(kept), kept[len(kept)-1])
-	}
-
-	if again := c.take(keyOf(assigned())); len(again) > 0 {
-		t.Errorf("a second take returned %v, want nothing", again)
+	if len(kept) != maxChanges || kept[maxChanges-1].Message != "main: k8s.io/rdt class-999 -> class-1000" {
+		t.Errorf("%d changes are kept, the last is %v; want the newest %d", len(kept), kept[len(kept)-1], maxChanges)
 	}
 }
 
@@ -71,25 +67,29 @@ func TestClassChangesBetweenTwoStates(t *testing.T) {
 // TestTheDefaultClassOfAnExistingContainerIsNotReportedAsAChange uses the plugin's own container, which is created before
 // the plugin runs.
 func TestTheDefaultClassOfAnExistingContainerIsNotReportedAsAChange(t *testing.T) {
-	found := assigned(ctr("plugin", "1", has("k8s.io/rdt", "", qosv1alpha1.Source_SOURCE_ADOPTED)))
-	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "bronze", qosv1alpha1.Source_SOURCE_DEFAULT))), time.Now()); len(got) > 0 {
-		t.Errorf("a default class is reported as a change: %v", got)
+	in := func(class string, source qosv1alpha1.Source) *qosv1alpha1.PodAssignments {
+		return assigned(ctr("plugin", "1", has("k8s.io/rdt", class, source)))
 	}
-	if got := changed(found, assigned(ctr("plugin", "1", has("k8s.io/rdt", "gold", container))), time.Now()); len(got) != 1 {
-		t.Errorf("a requested class is not reported as a change: %v", got)
-	}
-
-	// After a new registration of the plugin, the container is found again.
-	before := assigned(ctr("plugin", "1", has("k8s.io/rdt", "bronze", qosv1alpha1.Source_SOURCE_DEFAULT)))
-	if got := changed(before, found, time.Now()); len(got) > 0 {
-		t.Errorf("a container that is found again is reported as a change: %v", got)
-	}
-	if got := changed(before, assigned(ctr("plugin", "1", has("k8s.io/rdt", "", none))), time.Now()); len(got) != 1 {
-		t.Errorf("the end of a default class is not reported as a change: %v", got)
+	found, byDefault := in("", qosv1alpha1.Source_SOURCE_ADOPTED), in("bronze", standard)
+	for _, c := range []struct {
+		name          string
+		before, after *qosv1alpha1.PodAssignments
+		changes       int
+	}{
+		{"a container that was found gets the default class", found, byDefault, 0},
+		{"a container with the default class is found again, after a new registration of the plugin", byDefault, found, 0},
+		{"a container that was found gets a class that it requests", found, in("gold", container), 1},
+		{"a container leaves the default class", byDefault, in("", none), 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := changed(c.before, c.after, time.Now()); len(got) != c.changes {
+				t.Errorf("the changes are %v, want %d", got, c.changes)
+			}
+		})
 	}
 }
 
-func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
+func TestClassChangesAreKeptUntilThePodIsReconciledOrDeleted(t *testing.T) {
 	state := func(class string) *snapshot {
 		return snapshotOf(assigned(ctr("main", "1", has("k8s.io/rdt", class, container))))
 	}
@@ -113,7 +113,7 @@ func TestClassChangesAreKeptUntilThePodIsReconciled(t *testing.T) {
 	}
 
 	c.add(third, first)
-	c.add(first, &snapshot{ready: true})
+	c.add(first, &snapshot{ready: true}) // the pod is deleted
 	if len(c.byPod) != 0 {
 		t.Errorf("changes of a deleted pod are kept: %v", c.byPod)
 	}

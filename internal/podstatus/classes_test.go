@@ -58,6 +58,22 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 			t.Errorf("another annotation of the pod is %q", other)
 		}
 
+		r.stop()
+		r.start(both())
+		r.wantWrites("after a restart")
+	})
+}
+
+func TestClassesThatAnotherClientChangesOrForgesAreWrittenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := pod("plain")
+		delete(plain.Annotations, "container.qos.noderesource.dev/main")
+		r := cluster(t, pod("web"), plain)
+		r.plugin.set(nil, "web=gold", "plain=")
+		r.start(both())
+		defer r.stop()
+		r.wantWrites("at first", applied)
+
 		for _, value := range []string{"forged", strings.Repeat("x", 1<<17), ""} {
 			r.setClasses("web", value)
 			bubble.Pass(time.Minute)
@@ -68,10 +84,6 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 		bubble.Pass(time.Minute)
 		r.wantWrites("after a forged class", applied)
 		r.wantClasses("after a forged class", "plain", noneInPod)
-
-		r.stop()
-		r.start(both())
-		r.wantWrites("after a restart")
 	})
 }
 

@@ -88,6 +88,7 @@ func awaitCondition(t *testing.T, client kubernetes.Interface, name string, stat
 	}
 }
 
+// TestConditionsWithARealNodeAPI: the pod next is refused class gold, which has one slot, until the pod web gives it up.
 func TestConditionsWithARealNodeAPI(t *testing.T) {
 	web := pod("web")
 	web.Annotations = map[string]string{"qos.noderesource.dev/pod": "rdt=gold,vendor.example/network=fast"}
@@ -117,6 +118,7 @@ func TestConditionsWithARealNodeAPI(t *testing.T) {
 		t.Errorf("reason %s, want ClassFull", refused.Reason)
 	}
 
+	// web gives gold up
 	patch := `{"metadata":{"annotations":{"qos.noderesource.dev/pod":"rdt=bronze,vendor.example/network=fast"}}}`
 	if _, err := client.CoreV1().Pods("default").Patch(t.Context(), "web", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -91,9 +91,12 @@ func TestOnlyPodsOfTheNodeAreWatched(t *testing.T) {
 		}
 	})
 
+}
+
+func TestAPublisherNeedsANodeName(t *testing.T) {
 	err := podstatus.New(&plugin{}, nil, podstatus.Options{}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--node-name") {
-		t.Errorf("without a node name, Run returned %v; want an error that names --node-name", err)
+		t.Errorf("Run returned %v; want an error that names --node-name", err)
 	}
 }
 
@@ -166,7 +169,7 @@ func TestFinishedPodsAreNotWritten(t *testing.T) {
 	})
 }
 
-func TestConditionsStayWhileThePluginIsAway(t *testing.T) {
+func TestNothingIsWrittenOrRequestedWhileThePluginIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"))
 		r.plugin.set(nil, "web=gold")
