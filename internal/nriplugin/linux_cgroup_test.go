@@ -15,6 +15,12 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
+const (
+	// The kubelet's MemoryQoS sets memory.high to 90% of a memory limit of 1 or 2 GiB, in whole pages.
+	kubeletHighOf1Gi = "966365184"
+	kubeletHighOf2Gi = "1932730368"
+)
+
 // TestAnotherProgramsValueIsReplacedByTheOneOfTheClass uses a class with 80% of the memory limit as memory.high. Of 1
 // GiB, this is 858992640 bytes in whole pages.
 func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
@@ -29,9 +35,9 @@ func TestAnotherProgramsValueIsReplacedByTheOneOfTheClass(t *testing.T) {
 	r.wantReported(t, id, profile, "database/pod")
 }
 
-// TestAResizeKeepsTheClassAndItsEndRestoresTheKubeletsValues resizes the memory limit to 2 GiB. The kubelet's MemoryQoS
-// then requests a memory.high of 90%, 1932730368 bytes, and the class sets 50%.
-func TestAResizeKeepsTheClassAndItsEndRestoresTheKubeletsValues(t *testing.T) {
+// TestAResizeKeepsTheClassAndLeavingItRestoresTheKubeletsValues resizes the memory limit to 2 GiB, and then the CPU limit to a fifth of
+// a CPU.
+func TestAResizeKeepsTheClassAndLeavingItRestoresTheKubeletsValues(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 50%, min: 100%, oomGroup: false}, cpu: {burst: 100%}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	must(t, r.UpdateContainer(t.Context(), id, doubled()))
@@ -40,14 +46,14 @@ func TestAResizeKeepsTheClassAndItsEndRestoresTheKubeletsValues(t *testing.T) {
 	r.wantValue(t, id, "memory.oom.group", "0")
 
 	lower := resources(2<<30, 20_000) // the kernel refuses this CPU limit while the burst is above it
-	lower.Unified["memory.high"] = "1932730368"
+	lower.Unified["memory.high"] = kubeletHighOf2Gi
 	must(t, r.UpdateContainer(t.Context(), id, lower))
 	r.wantValue(t, id, "cpu.max.burst", "20000")
 	r.wantReported(t, id, profile, "a/pod")
 
 	r.change(t, id, profile, "")
 	for file, want := range map[string]string{
-		"memory.high": "1932730368", "memory.min": "0", "memory.oom.group": "1", "cpu.max.burst": "0",
+		"memory.high": kubeletHighOf2Gi, "memory.min": "0", "memory.oom.group": "1", "cpu.max.burst": "0",
 	} {
 		r.wantValue(t, id, file, want)
 	}
@@ -64,12 +70,12 @@ func TestTheKubeletsValuesThatAClassReplacesAreReported(t *testing.T) {
 			t.Errorf("the class has replaced %q, want %q", got, replaced)
 		}
 	}
-	want("memory.high 966365184, memory.oom.group 1, oomScoreAdj 900")
+	want("memory.high " + kubeletHighOf1Gi + ", memory.oom.group 1, oomScoreAdj 900")
 
 	must(t, r.UpdateContainer(t.Context(), id, doubled()))
-	want("memory.high 1932730368, memory.oom.group 1, oomScoreAdj 900")
+	want("memory.high " + kubeletHighOf2Gi + ", memory.oom.group 1, oomScoreAdj 900")
 	r.startNewWith(t, profileFile(database))
-	want("memory.high 1932730368, memory.oom.group 1, oomScoreAdj 900")
+	want("memory.high " + kubeletHighOf2Gi + ", memory.oom.group 1, oomScoreAdj 900")
 }
 
 func TestAContainerThatLeavesItsClassAfterAResizeAndARestartGetsTheLastValuesOfTheKubelet(t *testing.T) {
@@ -79,7 +85,7 @@ func TestAContainerThatLeavesItsClassAfterAResizeAndARestartGetsTheLastValuesOfT
 	must(t, r.UpdateContainer(t.Context(), id, doubled()))
 	r.startNewWith(t, profileFile(class))
 	r.change(t, id, profile, classes.SystemDefault)
-	r.wantValue(t, id, "memory.high", "1932730368")
+	r.wantValue(t, id, "memory.high", kubeletHighOf2Gi)
 	r.wantValue(t, id, "memory.oom.group", "1")
 }
 
@@ -90,7 +96,7 @@ func TestAContainerThatLeavesItsClassAfterARestartGetsTheValuesOfItsCreationBack
 	r := newProfileRig(t, file)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	r.startNewWith(t, profileFile(file))
-	for _, change := range []struct{ class, high string }{{"b", "268435456"}, {"", "966365184"}} {
+	for _, change := range []struct{ class, high string }{{"b", fmt.Sprint(256 << 20)}, {"", kubeletHighOf1Gi}} {
 		r.change(t, id, profile, change.class)
 		r.wantValue(t, id, "memory.high", change.high)
 	}
@@ -99,18 +105,18 @@ func TestAContainerThatLeavesItsClassAfterARestartGetsTheValuesOfItsCreationBack
 // TestAContainerGetsTheLastValueOfTheKubeletEvenIfItsClassHadTheSame resizes a container to 2 GiB. The class and the kubelet then have the
 // same memory.high.
 func TestAContainerGetsTheLastValueOfTheKubeletEvenIfItsClassHadTheSame(t *testing.T) {
-	r := newProfileRig(t, "a: {memory: {high: 1932730368}}")
+	r := newProfileRig(t, "a: {memory: {high: "+kubeletHighOf2Gi+"}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	must(t, r.UpdateContainer(t.Context(), id, doubled()))
 	r.change(t, id, profile, "")
-	r.wantValue(t, id, "memory.high", "1932730368")
+	r.wantValue(t, id, "memory.high", kubeletHighOf2Gi)
 }
 
 func TestAResizeOfAContainerWithoutAClassIsNotChanged(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 50%}}")
 	id := r.mustRunBurstable(t, "a", "")
 	must(t, r.UpdateContainer(t.Context(), id, doubled()))
-	r.wantValue(t, id, "memory.high", "1932730368")
+	r.wantValue(t, id, "memory.high", kubeletHighOf2Gi)
 }
 
 // TestThePluginDoesNotChangeAResizeIfNoClassFilesAreLoaded restarts the plugin without class files, e.g. because they are invalid.
@@ -120,7 +126,7 @@ func TestThePluginDoesNotChangeAResizeIfNoClassFilesAreLoaded(t *testing.T) {
 	r.stop()
 	r.begin(t, r.newNode(t))
 	must(t, r.UpdateContainer(t.Context(), id, doubled()))
-	r.wantValue(t, id, "memory.high", "1932730368")
+	r.wantValue(t, id, "memory.high", kubeletHighOf2Gi)
 }
 
 // TestAResizeKeepsTheSwapOfTheClass uses a runtime that writes a limit of swap with each limit of memory.
@@ -128,10 +134,11 @@ func TestAResizeKeepsTheSwapOfTheClass(t *testing.T) {
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), profileFile("a: {memory: {swapMax: 8Mi}}"), nriruntime.Options{CRIO: true})
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	must(t, r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)))
-	r.wantValue(t, id, "memory.swap.max", "8388608")
+	r.wantValue(t, id, "memory.swap.max", fmt.Sprint(8<<20))
 }
 
-// TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack uses a container that was created without a class.
+// TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack uses a container that was created without a class. The plugin restarts after
+// each change of the class.
 func TestAContainerThatGotItsClassLaterGetsTheKubeletsValuesBack(t *testing.T) {
 	const class = "a: {memory: {high: 50%, oomGroup: false}, pids: {max: 5}}"
 	for name, before := range map[string]func(*machineRig, string){
@@ -179,7 +186,7 @@ func TestAContainerThatWasCreatedWithoutThePluginGetsTheKubeletsValuesBack(t *te
 			restart(r)
 			r.change(t, id, profile, classes.SystemDefault)
 			r.resize(t, id)
-			r.wantValue(t, id, "memory.high", "966365184")
+			r.wantValue(t, id, "memory.high", kubeletHighOf1Gi)
 			r.wantValue(t, id, "pids.max", "max")
 		})
 	}
@@ -198,12 +205,16 @@ func TestAProtectionThatAParentCapsIsNotReportedAsInForce(t *testing.T) {
 		t.Errorf("the class is degraded: %q, want %s", got, reason)
 	}
 
-	for _, set := range []struct{ dir, bytes, limited string }{
-		{path.Dir(pod), "1073741824", "memory.low 64Mi has no effect because " + name + " has 0 (set memory.low to 64Mi or more there)"},
-		{pod, "33554432", "memory.low 64Mi protects only 32Mi because " + name + " has 32Mi (set memory.low to 64Mi or more there)"},
-		{pod, "67108864", ""},
+	for _, set := range []struct {
+		dir     string
+		bytes   int
+		limited string
+	}{
+		{path.Dir(pod), 1 << 30, "memory.low 64Mi has no effect because " + name + " has 0 (set memory.low to 64Mi or more there)"},
+		{pod, 32 << 20, "memory.low 64Mi protects only 32Mi because " + name + " has 32Mi (set memory.low to 64Mi or more there)"},
+		{pod, 64 << 20, ""},
 	} {
-		must(t, r.host.Machine.WriteFile(path.Join(set.dir, "memory.low"), []byte(set.bytes)))
+		must(t, r.host.Machine.WriteFile(path.Join(set.dir, "memory.low"), []byte(fmt.Sprint(set.bytes))))
 		r.node.Repair(t.Context())
 		r.wantLimited(t, id, set.limited)
 	}
@@ -296,8 +307,10 @@ func TestAnUpdatedClassIsInForceAfterARestartOfThePlugin(t *testing.T) {
 		limited            bool
 		change             func(*sim.Process)
 	}{
-		"a parent caps a protection":     {"", "c", "", true, func(*sim.Process) {}},
-		"the process changes a property": {profile + "=b", "a", "oomScoreAdj", false, func(p *sim.Process) { p.OOMScoreAdj = 0 }},
+		"a parent caps a protection": {request: "", to: "c", limited: true, change: func(*sim.Process) {}},
+		"the process changes a property": {
+			request: profile + "=b", to: "a", stale: "oomScoreAdj", change: func(p *sim.Process) { p.OOMScoreAdj = 0 },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newProfileRig(t, file)

@@ -43,26 +43,30 @@ func TestTheListOfDisksWithoutPrioritiesIsBounded(t *testing.T) {
 
 // TestAContainerThatIsStuckAtMemoryHighIsReported: a container is stuck if it uses at least 99% of memory.high, and all of its
 // processes wait for memory for at least half of the time, in two repairs one after the other. The report ends when the use is
-// below 90% of memory.high, or the waiting below 25% of the time. Here, 99% of memory.high are 531502203 bytes, and 90% are 483183821.
+// below 90% of memory.high, or the waiting below 25% of the time.
 func TestAContainerThatIsStuckAtMemoryHighIsReported(t *testing.T) {
 	r := newProfileRig(t, "a: {memory: {high: 512Mi}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	const stuck = "the container is stuck at memory.high: its processes wait for memory most of the time (raise memory.high or allow swap or delete the pod)"
-	for _, step := range []struct{ current, full, limited string }{
-		{"536875008", "97.20", ""},
-		{"536875008", "50.20", stuck},
-		{"525000000", "49.80", stuck},
-		{"536875008", "49.80", stuck},
-		{"536875008", "3.10", ""},
-		{"536875008", "97.20", ""},
-		{"536875008", "49.80", ""},
-		{"536875008", "97.20", ""},
-		{"536875008", "97.20", stuck},
-		{"268435456", "97.20", ""},
+	for _, step := range []struct {
+		use     int    // in percent of memory.high
+		waits   string // in percent of the time
+		limited string
+	}{
+		{100, "97.20", ""}, // only one repair
+		{100, "50.20", stuck},
+		{98, "49.80", stuck}, // neither is low enough to end the report
+		{100, "49.80", stuck},
+		{100, "3.10", ""},
+		{100, "97.20", ""},
+		{100, "49.80", ""}, // so that the next repair counts as the first one again
+		{100, "97.20", ""},
+		{100, "97.20", stuck},
+		{50, "97.20", ""},
 	} {
-		r.host.Cgroups().AddFile(r.cgroupFile(t, id, "memory.current"), step.current+"\n")
+		r.host.Cgroups().AddFile(r.cgroupFile(t, id, "memory.current"), fmt.Sprintln(512<<20*step.use/100))
 		r.host.Cgroups().AddFile(r.cgroupFile(t, id, "memory.pressure"),
-			"some avg10=99.00 avg60=1.00 avg300=0.00 total=1\nfull avg10="+step.full+" avg60=1.00 avg300=0.00 total=1\n")
+			"some avg10=99.00 avg60=1.00 avg300=0.00 total=1\nfull avg10="+step.waits+" avg60=1.00 avg300=0.00 total=1\n")
 		r.node.Repair(t.Context())
 		r.wantLimited(t, id, step.limited)
 	}
@@ -107,7 +111,7 @@ func TestLimitsThatCanHarmAContainerAreConditions(t *testing.T) {
 			r := newMachineRigOn(t, m, profileFile("a: "+test.class), nriruntime.Options{})
 			var got []string
 			for _, c := range r.node.Status().Resources[0].Conditions {
-				if c.Limited && c.Healthy && c.Type != "NeedsLimits" {
+				if c.Limited && c.Healthy && c.Type != "NeedsLimits" { // each class with a percentage has this condition
 					got = append(got, c.Type+"/"+c.Reason+": "+c.Message)
 				}
 			}

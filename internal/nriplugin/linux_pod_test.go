@@ -48,12 +48,12 @@ func setWeight(t *testing.T, m *sim.Machine, weight string) {
 
 func podFile(name string) string { return path.Join("/sys/fs/cgroup", podOfIdle, name) }
 
-func (r *machineRig) mustRunIdle(t *testing.T, class string) (sandbox string) {
+// mustRunPod runs a pod that requests a class for the cgroup podOfIdle.
+func (r *machineRig) mustRunPod(t *testing.T, class string) (sandbox string) {
 	t.Helper()
-	id := r.podWith(t, nriruntime.PodConfig{
+	return r.podWith(t, nriruntime.PodConfig{
 		Name: "a", UID: "6f1e", CgroupParent: podOfIdle, Annotations: map[string]string{classes.PodKey: profile + "=" + class},
 	})
-	return id
 }
 
 // wantIdle compares the pod's cgroup. While a cgroup is idle, its weight is 1.
@@ -74,7 +74,7 @@ func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := idleRig(t)
-			id := r.mustRunIdle(t, "idle")
+			id := r.mustRunPod(t, "idle")
 			r.wantIdle(t, "1", "1")
 			r.wantReported(t, id, profile, "idle/pod")
 			if err := r.host.Machine.WriteFile(podFile("cpu.weight"), []byte("100")); !errors.Is(err, syscall.EINVAL) {
@@ -95,7 +95,7 @@ func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 // and then back to class idle.
 func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) {
 	r := idleRig(t)
-	id := r.mustRunIdle(t, "idle")
+	id := r.mustRunPod(t, "idle")
 	r.change(t, id, profile, "busy")
 	r.wantIdle(t, "0", "79")
 	setWeight(t, r.host.Machine, "157")
@@ -108,7 +108,7 @@ func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) 
 // TestAPodIsIdleAgainAfterAnotherProgramHasResetIt uses a systemd that writes its own weight of the pod's slice.
 func TestAPodIsIdleAgainAfterAnotherProgramHasResetIt(t *testing.T) {
 	r := idleRig(t)
-	id := r.mustRunIdle(t, "idle")
+	id := r.mustRunPod(t, "idle")
 	must(t, r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("0")))
 	setWeight(t, r.host.Machine, "80")
 	r.node.Repair(t.Context())
@@ -118,7 +118,7 @@ func TestAPodIsIdleAgainAfterAnotherProgramHasResetIt(t *testing.T) {
 
 func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
 	r := idleRig(t)
-	id := r.mustRunIdle(t, "idle")
+	id := r.mustRunPod(t, "idle")
 	r.host.fail("/cpu.weight", syscall.EIO)
 	if err := r.update(t, id, profile, classes.SystemDefault); !errors.Is(err, syscall.EIO) {
 		t.Errorf("the update returns %v", err)
@@ -132,7 +132,7 @@ func TestAPodStaysIdleIfItsWeightCannotBeRestored(t *testing.T) {
 func TestAPodThatAnotherProgramHasMadeIdleStaysSo(t *testing.T) {
 	r := idleRig(t)
 	must(t, r.host.Machine.WriteFile(podFile("cpu.idle"), []byte("1")))
-	id := r.mustRunIdle(t, "")
+	id := r.mustRunPod(t, "")
 	r.node.Repair(t.Context())
 	r.wantIdle(t, "1", "1")
 	for _, step := range []struct{ class, idle, weight string }{
@@ -145,7 +145,7 @@ func TestAPodThatAnotherProgramHasMadeIdleStaysSo(t *testing.T) {
 
 func TestTheCheckpointForgetsTheOriginalValuesOfARemovedPod(t *testing.T) {
 	r := idleRig(t)
-	id := r.mustRunIdle(t, "idle")
+	id := r.mustRunPod(t, "idle")
 	wantSaved := func(want bool) {
 		t.Helper()
 		r.node.Repair(t.Context())

@@ -46,19 +46,18 @@ func burstable() nriruntime.ContainerConfig {
 	return nriruntime.ContainerConfig{Name: "main", OOMScoreAdj: 900, Resources: resources(1<<30, 50_000)}
 }
 
-// resources returns a memory limit in bytes and a CPU limit in microseconds per 100 ms. As the kubelet does for 1 GiB, it sets memory.high
-// to 90% of 1 GiB.
+// resources returns a memory limit in bytes, a CPU limit in microseconds per 100 ms, and the memory.high of the kubelet for 1 GiB.
 func resources(limit, quota int64) *api.LinuxResources {
 	return &api.LinuxResources{
 		Memory: &api.LinuxMemory{Limit: api.Int64(limit)}, Cpu: &api.LinuxCPU{Quota: api.Int64(quota), Period: api.UInt64(100_000)},
-		Unified: map[string]string{"memory.high": "966365184", "memory.oom.group": "1", "cpu.max": fmt.Sprint(quota) + " 100000"},
+		Unified: map[string]string{"memory.high": kubeletHighOf1Gi, "memory.oom.group": "1", "cpu.max": fmt.Sprint(quota) + " 100000"},
 	}
 }
 
 // doubled returns the resources to which the kubelet resizes such a container when its memory limit becomes 2 GiB.
 func doubled() *api.LinuxResources {
 	larger := resources(2<<30, 50_000)
-	larger.Unified["memory.high"] = "1932730368"
+	larger.Unified["memory.high"] = kubeletHighOf2Gi
 	return larger
 }
 
@@ -244,7 +243,8 @@ func TestAPropertyThatTheContainerItselfChangesIsReportedAsStale(t *testing.T) {
 	r := newProfileRig(t, "a: {oomScoreAdj: -500, rlimits: {nofile: {soft: 1024, hard: 4096}}}")
 	id := r.mustRunBurstable(t, "a", profile+"=a")
 	r.host.ChangeProcess(r.pidOf(t, id), func(p *sim.Process) {
-		p.OOMScoreAdj, p.Limits["Max open files"] = 0, [2]uint64{4096, 4096} // every program in Go raises this soft limit
+		p.OOMScoreAdj = 0
+		p.Limits["Max open files"] = [2]uint64{4096, 4096} // not reported, because every program in Go raises this soft limit
 	})
 	r.node.Repair(t.Context())
 	r.wantStale(t, id, "oomScoreAdj")
@@ -263,6 +263,7 @@ func TestAChangeToAClassWithAnotherPropertyOfTheProcessIsRefused(t *testing.T) {
 		}
 	}
 
+	// class c has the same property of the process, and other values of the cgroup
 	r.change(t, id, profile, "c")
 	r.wantReported(t, id, profile, "c/update")
 	r.wantValue(t, id, "memory.high", fmt.Sprint(64<<20))
@@ -277,7 +278,10 @@ func TestAContainerThatWasCreatedWithoutThePluginDoesNotHaveTheClass(t *testing.
 		r.stop()
 		id := r.mustRunWithoutPlugin(t, r.pod(t, "a", profile+"=a"))
 		r.startNewWith(t, profileFile(class))
-		r.host.intercept(func(op, path string) error { return fmt.Errorf("%s %s", op, path) })
+		r.host.intercept(func(op, path string) error {
+			t.Errorf("the plugin makes a change: %s %s", op, path)
+			return nil
+		})
 		for range 2 {
 			r.node.Repair(t.Context())
 			r.wantReported(t, id, profile, "/adopted")
@@ -390,5 +394,5 @@ func TestAContainerHasClassesOfTwoResourcesOfKindLinux(t *testing.T) {
 	r.wantReported(t, id, "vendor.example/oom", "first/pod")
 	r.wantReported(t, id, profile, "a/pod")
 	r.wantProcess(t, id, map[string]string{"oom_score_adj": "1000"})
-	r.change(t, id, profile, classes.SystemDefault)
+	r.change(t, id, profile, classes.SystemDefault) // the class of one resource can change alone
 }

@@ -6,6 +6,7 @@ package nriplugin_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +30,9 @@ func (r *resizing) Update(ctx context.Context, id string, files map[string]strin
 	return change()
 }
 
+// halfOf1Gi is the memory.high of the class in newResizingRig, for a container with a memory limit of 1 GiB.
+var halfOf1Gi = fmt.Sprint(512 << 20)
+
 // refuse is a change that the runtime does not make.
 var refuse = func(func() error) error { return errors.New("refused") }
 
@@ -39,31 +43,29 @@ func newResizingRig(t *testing.T) (*machineRig, *resizing) {
 }
 
 // TestAResizeThatTheRuntimeRefusesChangesNothing checks that a class follows the limits and the values that a container
-// has, and not those that the kubelet wanted. Of the limit of 1 GiB, the class has 50% as memory.high, and the kubelet
-// 90%.
+// has, and not those that the kubelet wanted.
 func TestAResizeThatTheRuntimeRefusesChangesNothing(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
-	r.wantValue(t, id, "memory.high", "536870912")
-	larger := resources(4<<30, 50_000)
-	larger.Unified["memory.high"] = "1932730368"
+	r.wantValue(t, id, "memory.high", halfOf1Gi)
 
 	oci.instead.Store(&refuse)
-	if err := r.UpdateContainer(t.Context(), id, larger); err == nil {
+	if err := r.UpdateContainer(t.Context(), id, doubled()); err == nil {
 		t.Fatal("the runtime has made the change")
 	}
 	oci.instead.Store(nil)
+	// a repair ignores the container for 10 s, because the runtime may still make the change
 	r.passed.Add(int64(time.Minute))
 	r.node.Repair(t.Context())
-	r.wantValue(t, id, "memory.high", "536870912")
+	r.wantValue(t, id, "memory.high", halfOf1Gi)
 	r.wantReported(t, id, profile, "a/pod")
 
-	// A change that the runtime makes later begins with what the container has.
+	// a later resize changes only the CPU limit
 	must(t, r.UpdateContainer(t.Context(), id, resources(0, 20_000)))
 	r.node.Repair(t.Context())
-	r.wantValue(t, id, "memory.high", "536870912")
+	r.wantValue(t, id, "memory.high", halfOf1Gi)
 	r.change(t, id, profile, "")
-	r.wantValue(t, id, "memory.high", "966365184")
+	r.wantValue(t, id, "memory.high", kubeletHighOf1Gi)
 	r.wantReported(t, id, profile, "/update")
 }
 
@@ -77,14 +79,14 @@ func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 	}
 	oci.instead.Store(&repair)
 	must(t, r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)))
-	r.wantValue(t, id, "memory.high", "1073741824")
+	r.wantValue(t, id, "memory.high", fmt.Sprint(1<<30))
 	r.node.Repair(t.Context())
-	r.wantValue(t, id, "memory.high", "1073741824")
+	r.wantValue(t, id, "memory.high", fmt.Sprint(1<<30))
 	r.wantReported(t, id, profile, "a/pod")
 }
 
-// TestRefusedResizesDoNotSuspendTheRepair uses a kubelet that requests a refused change again every 10 s. Drift is
-// repaired nevertheless: class a has 50% of 1 GiB.
+// TestRefusedResizesDoNotSuspendTheRepair: a repair ignores a container for 10 s after a resize began. This must not start anew with each
+// attempt of a kubelet that requests a refused change again and again.
 func TestRefusedResizesDoNotSuspendTheRepair(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
@@ -100,5 +102,5 @@ func TestRefusedResizesDoNotSuspendTheRepair(t *testing.T) {
 		r.node.Repair(t.Context())
 		r.passed.Add(int64(time.Second))
 	}
-	r.wantValue(t, id, "memory.high", "536870912")
+	r.wantValue(t, id, "memory.high", halfOf1Gi)
 }

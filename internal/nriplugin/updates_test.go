@@ -4,6 +4,7 @@
 package nriplugin_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +96,7 @@ func TestAResizeReplacesTheStoredValuesOfAFormerClass(t *testing.T) {
 	file := profileFile("tight: {memory: {high: 25%}}, loose: {memory: {high: 50%}}")
 	r := newMachineRigOn(t, newMachine(simcgroup.New()), file, hanging()["containerd 2.3"])
 	id := r.mustRunBurstable(t, "a", profile+"=tight")
-	for _, change := range []struct{ class, high string }{{"loose", "536870912"}, {"", "966365184"}} {
+	for _, change := range []struct{ class, high string }{{"loose", fmt.Sprint(512 << 20)}, {"", kubeletHighOf1Gi}} {
 		r.change(t, id, profile, change.class)
 		r.resize(t, id)
 		if got := r.container(t, id).Spec.Unified["memory.high"]; got != change.high {
