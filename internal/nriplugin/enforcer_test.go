@@ -60,7 +60,7 @@ func TestAVendorsProgramEnforcesClassesAndReportsThoseThatItCannot(t *testing.T)
 		}
 	}
 
-	must(t, os.RemoveAll(dir))
+	must(t, os.RemoveAll(dir)) // the enforcer cannot write any more
 	failed := r.mustRun(t, r.pod(t, "b", ""))
 	r.node.Reconcile(t.Context())
 	if got := r.limited(t, failed); !strings.HasPrefix(got, "not enforced: open ") || !strings.HasSuffix(got, ": no such file or directory") {
@@ -125,13 +125,20 @@ func TestOnlyTheEnforcerOfAResourceAndRootReportOnIt(t *testing.T) {
 		if c.resource == netQoS {
 			owner.Container = ""
 		}
-		err := r.node.ReportEnforcement(owner, state.EnforcementReport{Resource: c.resource, Class: c.class, Problem: "a, b; [c]", User: c.user, Privileged: c.privileged})
+		err := r.node.ReportEnforcement(owner, state.EnforcementReport{Resource: c.resource, Class: c.class, Problem: "not now", User: c.user, Privileged: c.privileged})
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 	}
-	// Commas, semicolons and brackets separate the parts of a message, so the first two are left out, and brackets become parentheses.
-	if got := r.limited(t, r.node.Assignments()[0].Containers[0].ID); got != "not enforced: a b (c)" {
+}
+
+// TestAReportedProblemIsShownWithoutSeparators: commas, semicolons and brackets separate the parts of a message, so the first two are
+// left out, and brackets become parentheses.
+func TestAReportedProblemIsShownWithoutSeparators(t *testing.T) {
+	r := newMachineRigWith(t, externalFiles)
+	id := r.mustRun(t, r.pod(t, "a", ""))
+	must(t, r.node.ReportEnforcement(r.subject(t, id), state.EnforcementReport{Resource: xyz, Class: "low", Problem: "a, b; [c]", Privileged: true}))
+	if got := r.limited(t, id); got != "not enforced: a b (c)" {
 		t.Errorf("the report is shown as %q", got)
 	}
 }

@@ -144,6 +144,15 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 		t.Error("the time at which the limits were put in force is missing")
 	}
 
+	r.mustStop(t, id)
+	r.wantVolumes(t, id, "")
+	r.node.Repair(t.Context())
+	r.wantPodLimits(t, id, "")
+}
+
+func TestAChangedLimitOfAVolumeIsInForceAndMeasured(t *testing.T) {
+	r := newVolumeRig(t)
+	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.mustConfigure(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
 	r.wantPodLimits(t, id, strings.Replace(silver, "10000000", "9000000", 1))
 	r.node.Repair(t.Context())
@@ -152,11 +161,6 @@ func TestAVolumeIsLimitedWhileItsContainerRuns(t *testing.T) {
 	}
 
 	r.wantMeasured(t, 9000000)
-
-	r.mustStop(t, id)
-	r.wantVolumes(t, id, "")
-	r.node.Repair(t.Context())
-	r.wantPodLimits(t, id, "")
 }
 
 // TestABlockDeviceIsLimitedWhileItsContainerRuns uses a volume of mode Block, and restarts the plugin with another
@@ -240,10 +244,13 @@ func TestAVolumeThatCannotBeLimitedKeepsItsContainerFromStarting(t *testing.T) {
 	if refused := r.node.Refused(); len(refused) != 1 || refused[0].Reason != "NoBlockDevice" {
 		t.Errorf("refusals are %+v, want one: NoBlockDevice", refused)
 	}
+}
 
+func TestInvalidRequestsOfVolumesAreRefusedAndTakeNoSlot(t *testing.T) {
+	r := newVolumeRig(t)
 	for request, want := range map[string]string{
 		"/data=none":             `class "none" of qos.noderesource.dev/volume-io does not exist on this node; available: silver, gold`,
-		"/data=gold,/other=none": `class "none" of qos.noderesource.dev/volume-io does not exist`,
+		"/data=gold,/other=none": `class "none" of qos.noderesource.dev/volume-io does not exist`, // the slot of gold is freed
 		"data=gold":              `the request has "data=gold", which is not of the form /path=class`,
 	} {
 		if _, err := r.create(t, r.podOf(t, fmt.Sprint("wrong", len(request)), request), onVdb); err == nil || !strings.Contains(err.Error(), want) {
@@ -267,6 +274,7 @@ func TestAVolumeThatWasStartedWithoutThePluginIsLimitedOrReported(t *testing.T) 
 	r.wantVolumes(t, refused, "/data=")
 	r.wantRefused(t, "b NoBlockDevice")
 
+	// the volume of the last container is now on a disk
 	r.host.Cgroups().AddFile(fmt.Sprintf("/proc/%d/mountinfo", 1000+r.created), onVdb+"\n")
 	r.node.Repair(t.Context())
 	r.wantVolumes(t, refused, "/data=silver on 254:16")
