@@ -65,7 +65,8 @@ func TestAttemptsToRegisterBackOffUntilASuccess(t *testing.T) {
 }
 
 // TestARuntimeThatDropsThePluginIsRetriedWithBackoff simulates a runtime that does not wait for the end of a
-// synchronization, or does not begin one. With backoff, at most 20 registrations fit into the minute of the test.
+// synchronization, or does not begin one. With backoff, at most 20 registrations fit into the minute of the test. The log
+// says what the runtime did.
 func TestARuntimeThatDropsThePluginIsRetriedWithBackoff(t *testing.T) {
 	for name, synchronize := range map[string]time.Duration{"before it synchronizes": 0, "in a synchronization": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +133,7 @@ func registerAndConfigure(conn net.Conn, synchronization time.Duration) error {
 
 		ctx, cancel := context.WithTimeout(context.Background(), synchronization)
 		defer cancel()
+		// the plugin logs that this container has no pod, and slowLog can delay this line
 		_, err = plugin.Synchronize(ctx, &api.SynchronizeRequest{Containers: []*api.Container{{Id: "odd"}}})
 		synctest.Wait()
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ttrpc.ErrClosed) {

@@ -23,9 +23,9 @@ func TestAContainerGetsTheClassOfItsCDIDevice(t *testing.T) {
 	r.wantReported(t, id, byClaim.Resource, "gold/allocated")
 }
 
-// TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass creates a container whose environment has the variable of a class, which any
-// user can write into a pod. A runtime that reports no CDI devices shows such a container also if a claim has allocated the class.
-func TestTheEnvironmentVariableOfACDIDeviceAloneGivesNoClass(t *testing.T) {
+// TestAContainerWithOnlyTheEnvironmentVariableOfACDIDeviceIsRefused: any user can write the variable of a class into a pod. A runtime that
+// reports no CDI devices shows such a container also if a claim has allocated the class.
+func TestAContainerWithOnlyTheEnvironmentVariableOfACDIDeviceIsRefused(t *testing.T) {
 	r := newRig(t)
 	_, err := r.CreateContainer(t.Context(), r.pod(t, "web", ""), nriruntime.ContainerConfig{Name: "main", Env: []string{"A=B", classes.CDIEnvironment(byClaim)}})
 	if err == nil || !strings.Contains(err.Error(), "shows a class that is not allocated to the container") {

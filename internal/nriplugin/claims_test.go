@@ -98,15 +98,17 @@ func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))
 	r.wantClaimed(t, id, "bronze", "254:16")
 
+	// the class of the claim gets another limit
 	all["bronze"] = qos.VolumeLimits{MaxReadBps: 6_000_000}
 	r.setClaims(t, claims.Claims{Limits: all, Volumes: claim("bronze")})
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 6000000))
 
-	// A change of the class file does not change the classes of claims.
+	// a change of the class file does not change the classes of claims
 	r.mustConfigure(t, strings.Replace(volumeFiles, "maxReadBps: 10M", "maxReadBps: 9M", 1))
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 6000000))
 	r.wantClaimed(t, id, "bronze", "254:16")
 
+	// no claim is left: the limits end with the next repair, and the resource is not offered any more
 	r.setClaims(t, claims.Claims{})
 	r.wantClaimed(t, id, "", "")
 	r.node.Repair(t.Context())
@@ -118,18 +120,16 @@ func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
 	}
 }
 
-func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimits(t *testing.T) {
+func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimitsWhileItHasBoth(t *testing.T) {
 	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
 	r.wantPodLimits(t, id, silverFirst)
 	r.wantClaimed(t, id, "gold", "254:16")
 
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
-	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))
 
 	r.setClaims(t, claims.Claims{})
-	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, silver)
 	r.wantVolumes(t, id, "/data=silver on 254:16")
 }
@@ -143,7 +143,7 @@ func TestLimitsOfAClaimAndAnAnnotationEndWithTheContainer(t *testing.T) {
 	r.wantPodLimits(t, id, "")
 }
 
-func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforced(t *testing.T) {
+func TestAContainerStartsThoughTheClassOfItsClaimCannotBeEnforcedAndGetsItLater(t *testing.T) {
 	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onTmpfs)
 	r.wantClaimed(t, id, "", "")
@@ -187,7 +187,7 @@ func TestAVolumeWhoseClaimHasAMissingClassIsNotReported(t *testing.T) {
 func TestTheClassOfAClaimNeedsNoClassFileWithVolumeClasses(t *testing.T) {
 	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
-	r.mustConfigure(t, machineFiles)
+	r.mustConfigure(t, machineFiles) // these have no classes of volumes
 	r.wantPodLimits(t, id, fromClaim)
 	r.wantClaimed(t, id, "gold", "254:16")
 }
@@ -206,16 +206,17 @@ func TestAChangeOfClaimsKeepsTheErrorOfTheClassFiles(t *testing.T) {
 		t.Errorf("the claims have changed the status of the class files: it is %+v, and was %+v", after.Config, before)
 	}
 
+	// the claims are in force nevertheless
 	if i := len(after.Resources) - 1; after.Resources[i].Name != classes.ClaimResource {
 		t.Errorf("the resource of claims is not offered: %+v", after.Resources[i].Name)
 	}
 }
 
-// TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid registers the plugin again, so that the plugin adopts the
-// running container.
-func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
+// TestAnAdoptedContainerHasTheClassOfItsClaimThoughItsAnnotationIsInvalid: the plugin would refuse to create such a container, so the
+// container starts without the plugin.
+func TestAnAdoptedContainerHasTheClassOfItsClaimThoughItsAnnotationIsInvalid(t *testing.T) {
 	for _, test := range []struct{ name, annotation, files string }{
-		{"a class that does not exist any more", "/data=silver", machineFiles},
+		{"a class that does not exist", "/data=silver", machineFiles},
 		{"a malformed request", "data=silver", volumeFiles},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -226,6 +227,7 @@ func TestTheClassOfAClaimStaysWhenTheAnnotationBecomesInvalid(t *testing.T) {
 			r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("gold")})
 			r.wantPodLimits(t, id, fromClaim)
 
+			// the plugin registers again, and adopts the container once more
 			r.restartRuntime(t)
 			r.node.Repair(t.Context())
 			r.wantPodLimits(t, id, fromClaim)
@@ -261,6 +263,7 @@ func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 	started := r.mustRunWith(t, r.podOf(t, "b", ""), onVdb)
 	r.wantPodLimits(t, started, fromClaim)
 
+	// the claim of pod a ends
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claimOf("b")})
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, running, silver)
@@ -278,6 +281,7 @@ func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	r.wantPodLimits(t, id, fromClaim)
 	r.wantClaimed(t, id, "gold", "254:16")
 
+	// a new process of the plugin finds the disk, too
 	r.startNewWith(t, volumeFiles)
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))

@@ -15,8 +15,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestManyContainersWithLargeSpecsAreAllSynchronized creates more containers than the runtime can list in one message.
-func TestManyContainersWithLargeSpecsAreAllSynchronized(t *testing.T) {
+// TestManyContainersAreSynchronizedWithoutStoringTheirLargeSpecs creates more containers than the runtime can list in one message.
+func TestManyContainersAreSynchronizedWithoutStoringTheirLargeSpecs(t *testing.T) {
 	const containers, size = 500, 20 << 10
 	r := newRig(t)
 	world := invariant.Machine{API: serveAPI(t, r.node), Live: invariant.LiveIn(r.Runtime), Classes: func() map[string]map[string]string {

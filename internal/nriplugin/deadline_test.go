@@ -92,6 +92,7 @@ func TestHooksDoNotWaitForCallsThatHangInTheKernel(t *testing.T) {
 		}()
 		await(t, reached)
 		r.wantHooksAnswered(t, "a")
+		// the update holds the only slot of class solo
 		if _, err := r.run(t, r.pod(t, "late", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), "is full") {
 			t.Errorf("error is %v, want that the class is full during the update", err)
 		}
@@ -140,8 +141,7 @@ func TestAHookThatHangsInTheKernelFailsAndDelaysNoOther(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			runtimeWaitsFor(t, test.timeout)
 			r := newRig(t)
-			r.reconfigure(t, onePod)
-			r.wait(t, 2)
+			r.offerPodClass(t)
 			r.stick(t, "enforce")
 			if _, err := r.run(t, r.pod(t, "a", "test.example/cache=solo")); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the container's error is %v, want one with %q", err, test.want)
@@ -159,7 +159,7 @@ func TestAHookThatHangsInTheKernelFailsAndDelaysNoOther(t *testing.T) {
 
 			for _, resource := range r.node.Status().Resources {
 				for class, n := range resource.InUse {
-					t.Errorf("%d slots of class %s of %s are in use, although nothing runs", n, class, resource.Name)
+					t.Errorf("%d slots of class %s of %s are in use, although no container or pod of a class runs", n, class, resource.Name)
 				}
 			}
 		})

@@ -15,9 +15,9 @@ func (r *machineRig) expect(class, ioMax string) {
 	r.world.Expect.Limits[disks][class] = map[string]string{"io.max": ioMax}
 }
 
-// TestADiskThatIsAddedAgainIsLimitedAgain removes vda, the only disk of class fast. Until the next repair, no container with
+// TestClassesFollowADiskThatIsRemovedAndAddedAgain removes vda, the only disk of class fast. Until the next repair, no container with
 // class fast can run. After the repair, the class limits nothing. Class slow limits vda and vdb.
-func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
+func TestClassesFollowADiskThatIsRemovedAndAddedAgain(t *testing.T) {
 	p := newPopulated(t)
 	p.host.Cgroups().RemoveDisk("vda")
 	early := p.pod(t, "before-repair", "blockio=fast")
@@ -49,7 +49,8 @@ func TestADiskThatIsAddedAgainIsLimitedAgain(t *testing.T) {
 	p.world.Hold(t)
 }
 
-// TestPatternsMatchAllKindsOfDevices uses classes with a partition, a logical volume, and patterns that match no disk.
+// TestPatternsMatchAllKindsOfDevices uses classes with a partition, a logical volume, and patterns that match no disk. A class with such a
+// pattern limits nothing, and is reported as degraded.
 func TestPatternsMatchAllKindsOfDevices(t *testing.T) {
 	cgroups := simcgroup.New()
 	cgroups.AddDisk("dm-0", 253, 0)

@@ -56,6 +56,7 @@ func TestAContainerIsStartedAgainInItsDrainingClass(t *testing.T) {
 				t.Error("no thread of the container is in the group of its class")
 			}
 
+			// the class ends with the pod
 			must(t, p.StopPod(t.Context(), pod))
 			p.mustRelease(t)
 			p.world.Hold(t)
@@ -66,7 +67,7 @@ func TestAContainerIsStartedAgainInItsDrainingClass(t *testing.T) {
 	}
 }
 
-func TestANewPodIsRefusedADrainingClass(t *testing.T) {
+func TestADrainingClassIsRefusedToContainersThatDoNotHaveIt(t *testing.T) {
 	p := newPopulated(t)
 	p.mustConfigure(t, withoutGold())
 	const want = `class "gold" of k8s.io/rdt does not exist on this node; available: silver, bronze; the class was removed from the class ` +

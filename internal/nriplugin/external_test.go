@@ -32,7 +32,7 @@ const (
 	netQoS = "vendor.example/net"
 )
 
-func TestExternalClassesAreCountedAssignedAndChangedLikeOthers(t *testing.T) {
+func TestExternalClassesAreCountedAssignedChangedAndDrainedLikeOthers(t *testing.T) {
 	r := newMachineRigWith(t, externalFiles)
 	high := r.mustRun(t, r.pod(t, "a", xyz+"=high"))
 	low := r.mustRun(t, r.pod(t, "b", ""))
@@ -98,7 +98,7 @@ func TestPodsOfARuntimeHandlerWithItsOwnKernelGetNoDefaultClass(t *testing.T) {
 			id := r.mustRun(t, pod)
 			r.wantReported(t, id, "k8s.io/rdt", test.want)
 
-			r.startNewWith(t, files)
+			r.startNewWith(t, files) // the new process adopts the container
 			r.wantReported(t, id, "k8s.io/rdt", test.want)
 		})
 	}

@@ -158,6 +158,7 @@ func TestReadOnlyResctrlIsReportedAndRunningContainersKeepTheirClasses(t *testin
 	p.world.Hold(t)
 	p.wantReported(t, p.gold, groups, "gold/pod")
 
+	// from the next load of class files on, the resource is unavailable
 	p.mustConfigure(t, machineFiles)
 	_, err = p.run(t, p.pod(t, "late", "rdt=gold"))
 	if err == nil || !strings.Contains(err.Error(), "mount -o remount,rw /sys/fs/resctrl") {

@@ -32,6 +32,7 @@ func (r *machineRig) resize(t *testing.T, id string) {
 
 // TestLimitsOfFormerClassFilesAreCleared changes class files while the plugin is not running, as in a rollout of the
 // DaemonSet together with its ConfigMap. In the first case, the disk 254:32 (vdc) is taken out of class fast.
+// Resizes and repairs do not bring the limits back, and repairs find no drift.
 func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 	const ofDefault = "- name: k8s.io/blockio\n  defaultClass: slow\n"
 	for name, test := range map[string]struct{ before, request, after, kernel, reported string }{
@@ -140,10 +141,12 @@ func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
 			id := r.runWith(t, r.pod(t, "a", "blockio=fast"), config)
 			r.startNew(t)
 			r.wantReported(t, id, disks, "fast/pod")
-			r.resize(t, id)
+			r.resize(t, id) // now the runtime has stored the values of the class
 
+			// a new process of the plugin still knows the originals
 			r.startNew(t)
 			r.change(t, id, disks, classes.SystemDefault)
+			// neither the runtime nor the plugin writes values of the class again
 			r.resize(t, id)
 			r.restartRuntime(t)
 			r.node.Repair(t.Context())

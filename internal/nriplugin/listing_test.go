@@ -62,7 +62,7 @@ func (r *rig) registered(t *testing.T) *qosv1alpha1.Condition {
 // TestContainersThatNRICannotListAreReported creates four containers with so large environments that the runtime cannot
 // list them in messages of 4 MiB.
 func TestContainersThatNRICannotListAreReported(t *testing.T) {
-	const reason = "keep the environment variables of each container below 700 KiB in total"
+	const remedy = "keep the environment variables of each container below 700 KiB in total"
 	r := &rig{Runtime: startRuntime(t, nriruntime.Options{}), backend: nodetest.NewBackend()}
 	var last string
 	for i := range 4 {
@@ -89,15 +89,16 @@ func TestContainersThatNRICannotListAreReported(t *testing.T) {
 		}
 	}
 
-	if c := r.registered(t); c.GetHealthy() || c.GetReason() != "NotSynchronized" || !strings.Contains(c.GetMessage(), reason) {
-		t.Errorf("the condition is %v, want NotSynchronized with the reason", c)
+	if c := r.registered(t); c.GetHealthy() || c.GetReason() != "NotSynchronized" || !strings.Contains(c.GetMessage(), remedy) {
+		t.Errorf("the condition is %v, want NotSynchronized with the remedy", c)
 	}
 
+	// the other three containers fit into a message
 	must(t, r.RemoveContainer(t.Context(), last))
 
 	r.wait(t, 1)
-	if !strings.Contains(log.String(), reason) {
-		t.Errorf("the log has no reason:\n%s", log.String())
+	if !strings.Contains(log.String(), remedy) {
+		t.Errorf("the log has no remedy:\n%s", log.String())
 	}
 
 	for !r.node.Runtime().Synchronized {

@@ -70,9 +70,9 @@ func TestAConflictWithAnotherPluginIsReported(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRig(t, simcgroup.New())
-			r.mustRun(t, r.pod(t, "before", "rdt="))
 			adjust := func(*api.ContainerAdjustment) error { return nil }
 			startNeighbour(t, r, test.index, func(a *api.ContainerAdjustment) error { return adjust(a) })
+			// with each created container, the runtime tells the plugin which other plugins it has
 			r.mustRun(t, r.pod(t, "lets-us-see-the-plugins", "rdt=silver"))
 			adjust = test.adjust
 			pod := r.pod(t, "a", test.request)

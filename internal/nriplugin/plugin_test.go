@@ -116,7 +116,7 @@ func TestACreationThatFailsLaterFreesItsSlot(t *testing.T) {
 	r.holds(t)
 }
 
-func TestThePluginRegistersAgainAfterARestartOfTheRuntime(t *testing.T) {
+func TestContainersKeepTheirSlotsWhenTheRuntimeRestarts(t *testing.T) {
 	r := newRig(t)
 	r.mustRun(t, r.pod(t, "a", "test.example/cache=solo"))
 	for range 3 {

@@ -12,6 +12,14 @@ import (
 
 const onePod = files + "- {name: test.example/net, scope: pod, classes: [{name: high, capacity: 1}], test: {names: [high]}}\n"
 
+// offerPodClass loads the class files onePod. The plugin then registers again, because classes of pods need further hooks.
+func (r *rig) offerPodClass(t *testing.T) {
+	t.Helper()
+	n := r.Synchronizations()
+	r.reconfigure(t, onePod)
+	r.wait(t, n+1)
+}
+
 // sandbox runs a sandbox of a pod that requests class high.
 func (r *rig) sandbox(t *testing.T, name string) (string, error) {
 	t.Helper()
@@ -40,8 +48,7 @@ func (r *rig) wantPodRefused(t *testing.T) {
 // replaced, and when the runtime restarts.
 func TestAFullClassOfPodsIsRefusedToAnotherPod(t *testing.T) {
 	r := newRig(t)
-	r.reconfigure(t, onePod)
-	r.wait(t, 2)
+	r.offerPodClass(t)
 	first := r.mustSandbox(t, "a")
 	r.wantPodRefused(t)
 
@@ -64,18 +71,20 @@ func TestAFullClassOfPodsIsRefusedToAnotherPod(t *testing.T) {
 // looks like a stopped one, so it takes its slot again only when its first container is created.
 func TestASandboxOfCRIOTakesASlotAfterARestartOnlyIfItRuns(t *testing.T) {
 	r := newRigOn(t, nriruntime.Options{CRIO: true})
-	r.reconfigure(t, onePod)
-	r.wait(t, 2)
+	r.offerPodClass(t)
 	first := r.mustSandbox(t, "a")
 	must(t, r.StopPod(t.Context(), first))
 
 	r.restartRuntime(t)
+	// the stopped sandbox of pod a takes no slot
 	second := r.mustSandbox(t, "b")
 	r.wantPodRefused(t)
 
+	// the sandbox of pod b looks stopped until its first container is created
 	r.restartRuntime(t)
 	r.mustRun(t, second)
 	r.wantPodRefused(t)
+	// with a running container, it takes its slot at once
 	r.restartRuntime(t)
 	r.wantPodRefused(t)
 	must(t, r.RemovePod(t.Context(), first))

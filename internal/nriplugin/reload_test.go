@@ -124,12 +124,15 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 		// because no holder has requested this class.
 		noDefault bool
 	}{
-		{"a class that is removed", func(*testing.T) string { return withoutGold() }, "", false},
-		{"a class that has another name", func(*testing.T) string { return changed("gold", "platinum", "fast", "quick") }, "platinum", false},
-		{"a resource that is removed", func(t *testing.T) string { return without(t, groups) }, "", true},
-		{"all resources", func(*testing.T) string {
+		{name: "a class that is removed", text: func(*testing.T) string { return withoutGold() }},
+		{
+			name: "a class that has another name", offered: "platinum",
+			text: func(*testing.T) string { return changed("gold", "platinum", "fast", "quick") },
+		},
+		{name: "a resource that is removed", noDefault: true, text: func(t *testing.T) string { return without(t, groups) }},
+		{name: "all resources are removed", noDefault: true, text: func(*testing.T) string {
 			return "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources: []\n"
-		}, "", true},
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPopulated(t)
@@ -154,6 +157,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 				p.mustRun(t, p.pod(t, "new", "rdt="+test.offered))
 			}
 
+			// with its last holder, a removed class ends
 			for _, id := range []string{p.gold, p.slow, p.plain} {
 				must(t, p.StopPod(t.Context(), p.podOf(t, id)))
 			}
@@ -168,6 +172,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 				t.Error("the group still exists")
 			}
 
+			// class files can add it again
 			p.mustConfigure(t, machineFiles)
 			p.mustRun(t, p.pod(t, "again", "rdt=gold,blockio=fast"))
 			p.world.Hold(t)
@@ -197,7 +202,7 @@ func (h host) tasks(t *testing.T, group string) []string {
 }
 
 // TestAReloadThatFailsHalfWayChangesNothingForRunningContainers runs the same reload several times. In each run,
-// another operation of the reload fails.
+// another operation of the reload fails, until none is left and the reload succeeds.
 func TestAReloadThatFailsHalfWayChangesNothingForRunningContainers(t *testing.T) {
 	next := changed("gold", "platinum", `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`, "defaultClass: bronze", "defaultClass: silver")
 	for _, fault := range []struct {
@@ -211,7 +216,7 @@ func TestAReloadThatFailsHalfWayChangesNothingForRunningContainers(t *testing.T)
 			p := newPopulated(t)
 			p.world.Expect.Schemata = map[string]string{"gold": p.line(t, "gold"), "silver": p.line(t, "silver"), "bronze": p.line(t, "bronze")}
 			n := 0
-			for ; p.failsAt(t, n, fault.op, fault.errno, next); n++ {
+			for ; p.unchangedByFailureAt(t, n, fault.op, fault.errno, next); n++ {
 			}
 			if n < fault.least {
 				t.Errorf("only %d operations could be made to fail", n)
@@ -235,9 +240,9 @@ func (p *populated) line(t *testing.T, class string) string {
 	return ""
 }
 
-// failsAt makes one operation of the given kind fail, after `n` operations of this kind have succeeded. It reports
-// whether any operation failed.
-func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno, text string) bool {
+// unchangedByFailureAt loads class files. It makes one operation of the given kind fail, after `n` operations of this kind have
+// succeeded, and then checks that the previous class files are still in force. It returns false if no operation failed.
+func (p *populated) unchangedByFailureAt(t *testing.T, n int, op string, errno syscall.Errno, text string) bool {
 	t.Helper()
 	left, failed := n, false
 	p.host.intercept(func(done, path string) error {
@@ -268,7 +273,7 @@ func (p *populated) failsAt(t *testing.T, n int, op string, errno syscall.Errno,
 	}
 
 	p.world.Hold(t)
-	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // the previous class files are still in force
+	p.mustStop(t, p.mustRun(t, p.pod(t, "new", "rdt=gold"))) // a class of the previous files
 	if _, err := p.run(t, p.pod(t, "wrong", "rdt=platinum")); err == nil {
 		t.Error("a class of the refused files was assigned")
 	}

@@ -202,9 +202,9 @@ func (r *machineRig) podOf(t *testing.T, id string) string {
 	return c.PodID
 }
 
-// TestARunningContainerThatWasRefusedIsPending uses cgroup v1, so the plugin cannot end a refused container, and CRI-O runs it. It gets its
-// class when a slot is free.
-func TestARunningContainerThatWasRefusedIsPending(t *testing.T) {
+// TestARunningContainerThatWasRefusedGetsItsClassWhenASlotIsFree uses cgroup v1, so the plugin cannot end a refused container, and CRI-O
+// runs it. While the container waits for a slot, its class of another resource can change.
+func TestARunningContainerThatWasRefusedGetsItsClassWhenASlotIsFree(t *testing.T) {
 	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
 	r.world.Expect.Limits = nil
 	r.mustRun(t, r.pod(t, "first", "rdt=gold"))

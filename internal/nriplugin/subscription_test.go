@@ -90,6 +90,7 @@ func TestThePluginSubscribesToTheHooksOfPodsOnlyIfItNeedsThem(t *testing.T) {
 	r.restartRuntime(t)
 	hooks.check(t, ofContainers, ofBoth, ofBoth)
 
+	// without such a pod, it leaves them
 	must(t, r.RemovePod(t.Context(), id))
 
 	r.reconfigure(t, files)

@@ -42,8 +42,7 @@ func TestPodsWithoutUIDDoNotShareASlot(t *testing.T) {
 
 func TestPodsWithoutUIDDoNotShareASlotOfPodScope(t *testing.T) {
 	r := newRig(t)
-	r.reconfigure(t, onePod)
-	r.wait(t, 2)
+	r.offerPodClass(t)
 	if _, err := r.podWithoutUID(t, "first", "test.example/net=high"); err != nil {
 		t.Fatal(err)
 	}

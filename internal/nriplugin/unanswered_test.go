@@ -46,6 +46,7 @@ func TestAnUpdateThatTheRuntimeHasNotAnsweredIsNotReportedAsUndone(t *testing.T)
 
 	r.wantReported(t, id, disks, "fast/pod")
 
+	// the runtime makes the change late, and the next repair undoes it
 	release()
 	r.node.Repair(t.Context())
 	if got := r.container(t, id).Spec.Unified["io.max"]; !strings.Contains(got, "rbps=50000000") {
