@@ -4,6 +4,8 @@
 package node_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/qos-nri/qos-nri-plugin/internal/node"
+	"github.com/qos-nri/qos-nri-plugin/internal/node/blame"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/history"
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -86,7 +89,7 @@ func TestASampleHasItsOtherValuesWhenResctrlHangs(t *testing.T) {
 		<-time.After(historyInterval)
 		f.RecordHistory(t.Context())
 		if blocked := f.BlockedCalls(); len(blocked) < 3 {
-			t.Fatalf("the blocked calls are %+v, want at least 3 reads of resctrl", blocked)
+			t.Fatalf("the blocked calls are %+v, want a read of resctrl for each of the 3 classes", blocked)
 		}
 		w := f.History()
 		if len(w.Tracks) != 1 || w.Tracks[0].From != 0 || w.Tracks[0].To != 1 {
@@ -98,7 +101,7 @@ func TestASampleHasItsOtherValuesWhenResctrlHangs(t *testing.T) {
 }
 
 // TestSamplesAtTheSameTimeReadResctrlOnce takes a sample of the history. Usage that is requested in the same second
-// must not read the monitoring counters of resctrl again.
+// must not read the monitoring counters of resctrl again. Usage that is requested later must.
 func TestSamplesAtTheSameTimeReadResctrlOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int64
@@ -124,6 +127,47 @@ func TestSamplesAtTheSameTimeReadResctrlOnce(t *testing.T) {
 		<-time.After(time.Second)
 		if usage() == 0 {
 			t.Error("the usage one second later has read no counters")
+		}
+	})
+}
+
+// TestARequestEndsWithItsClient cancels a request before it is answered.
+func TestARequestEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		b.records(t, 12, map[string]uint64{b.runs(t, "db", ""): 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := b.Blame(ctx, blame.Request{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("error is %v, want %v", err, context.Canceled)
+		}
+	})
+}
+
+// TestRequestsForTheHistoryWaitForEachOther borrows the history. Requests of each kind then wait for it.
+func TestRequestsForTheHistoryWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		b.records(t, 25, map[string]uint64{b.runs(t, "db", ""): 1})
+		requests := func(ctx context.Context) []error {
+			_, blamed := b.Blame(ctx, blame.Request{})
+			_, recommended := b.Recommend(ctx, history.Selection{Namespace: "ns", Pod: "db"})
+			return []error{blamed, recommended}
+		}
+		_, done, err := b.Borrow(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		for _, err := range requests(ctx) {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("error is %v, want %v", err, context.DeadlineExceeded)
+			}
+		}
+		done()
+		if err := errors.Join(requests(t.Context())...); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -4,7 +4,6 @@
 package node_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -176,6 +175,7 @@ func TestBlameFindsTheContainerThatWritesToTheSameDisk(t *testing.T) {
 			t.Errorf("suggestion (-want +got):\n%s", diff)
 		}
 
+		// no other container of the node has waited
 		ofNode, err := b.Blame(t.Context(), blame.Request{})
 		if err != nil {
 			t.Fatal(err)
@@ -183,6 +183,7 @@ func TestBlameFindsTheContainerThatWritesToTheSameDisk(t *testing.T) {
 		if diff := cmp.Diff(got.Sufferers, ofNode.Sufferers); diff != "" {
 			t.Errorf("of the node (-want +got):\n%s", diff)
 		}
+		// db has not waited in the last 6 intervals, which are 90 seconds
 		if recent, err := b.Blame(t.Context(), blame.Request{Since: time.Minute}); err != nil || len(recent.Sufferers) != 0 {
 			t.Errorf("in the last minute: %+v, %v", recent, err)
 		}
@@ -234,47 +235,6 @@ func TestACulpritThatHasEndedGetsNoSuggestion(t *testing.T) {
 	})
 }
 
-// TestARequestEndsWithItsClient cancels a request before it is answered.
-func TestARequestEndsWithItsClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBlamed(t, blamedFiles)
-		b.records(t, 12, map[string]uint64{b.runs(t, "db", ""): 1})
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if _, err := b.Blame(ctx, blame.Request{}); !errors.Is(err, context.Canceled) {
-			t.Errorf("error is %v, want %v", err, context.Canceled)
-		}
-	})
-}
-
-// TestRequestsForTheHistoryWaitForEachOther borrows the history. Requests of each kind then wait for it.
-func TestRequestsForTheHistoryWaitForEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBlamed(t, blamedFiles)
-		b.records(t, 25, map[string]uint64{b.runs(t, "db", ""): 1})
-		requests := func(ctx context.Context) []error {
-			_, blamed := b.Blame(ctx, blame.Request{})
-			_, recommended := b.Recommend(ctx, history.Selection{Namespace: "ns", Pod: "db"})
-			return []error{blamed, recommended}
-		}
-		_, done, err := b.Borrow(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		for _, err := range requests(ctx) {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("error is %v, want %v", err, context.DeadlineExceeded)
-			}
-		}
-		done()
-		if err := errors.Join(requests(t.Context())...); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func wantOneLine(t *testing.T, name string, err, kind error, text string) {
 	t.Helper()
 	if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "\n") {
@@ -293,7 +253,7 @@ func TestAnErrorOfBlameIsOneLine(t *testing.T) {
 		}
 		db := b.runs(t, "db", "")
 		want("nothing yet", blame.Request{}, blame.ErrTooShort, "0 of 9 samples")
-		b.records(t, 4, map[string]uint64{db: 1})
+		b.records(t, 4, map[string]uint64{db: 1}) // the first reading is only the beginning of the first sample
 		want("just started", blame.Request{}, blame.ErrTooShort, "3 of 9 samples since the plugin started; ask again in 1m30s")
 		b.records(t, 10, map[string]uint64{db: 1}, db)
 		want("an unknown pod", blamedPod("ns", "web", "", ""), history.ErrUnknown, "pod ns/web has no running container on this node")
@@ -306,37 +266,27 @@ func TestAnErrorOfBlameIsOneLine(t *testing.T) {
 		want("a pod without a namespace", blamedPod("", "db", "", ""), history.ErrInvalid, `name the namespace of pod "db", too`)
 		want("the future", blame.Request{Since: -time.Minute}, history.ErrInvalid, "since is -1m0s")
 
-		again := container("c-again")
-		again.CgroupsPath = "/kubepods/podagain/c-again"
-		b.host.Cgroups().AddCgroup(again.CgroupsPath)
-		p := pod("again", nil)
-		p.PodName = "db"
-		if _, err := b.run(t, p, again); err != nil {
-			t.Fatal(err)
-		}
-		b.records(t, 1, map[string]uint64{db: 1, again.CgroupsPath: 1})
-		want("two pods of one name", blamedPod("ns", "db", "", ""), history.ErrAmbiguous, "pod ns/db ran twice on this node")
-		if _, err := b.Blame(t.Context(), blamedPod("ns", "db", "uid-db", "")); err != nil {
-			t.Errorf("by UID: %v", err)
-		}
-
-		elsewhere := pod("elsewhere", nil)
-		elsewhere.PodName, elsewhere.PodNamespace = "db", "shop"
-		other := container("c-elsewhere")
-		other.CgroupsPath = "/kubepods/podelsewhere/c-elsewhere"
-		b.host.Cgroups().AddCgroup(other.CgroupsPath)
-		if _, err := b.run(t, elsewhere, other); err != nil {
-			t.Fatal(err)
-		}
-		b.records(t, 2, map[string]uint64{db: 1, other.CgroupsPath: 1})
-		got, err := b.Blame(t.Context(), blamedPod("shop", "db", "", ""))
-		if err != nil || len(got.Sufferers) != 1 || got.Sufferers[0].PodUID != "uid-elsewhere" {
-			t.Errorf("a pod of the same name in another namespace: %+v, %v", got, err)
-		}
-
 		b.fixture.restart(t)
 		b.RecordHistory(t.Context())
-		want("off", blame.Request{}, history.ErrNotRecorded, "--history-interval=15s")
+		want("without --history-interval", blame.Request{}, history.ErrNotRecorded, "--history-interval=15s")
+	})
+}
+
+// TestBlameNeedsTheUIDOnlyIfTwoPodsHaveTheNameInTheNamespace has two pods ns/db, and a pod shop/db.
+func TestBlameNeedsTheUIDOnlyIfTwoPodsHaveTheNameInTheNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		again, shop := pod("again", nil), pod("shop", nil)
+		again.PodName, shop.PodName, shop.PodNamespace = "db", "db", "shop"
+		b.records(t, 12, map[string]uint64{b.runs(t, "db", ""): 1, b.runsBeside(t, again, "again"): 1, b.runsBeside(t, shop, "shop"): 1})
+
+		_, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))
+		wantOneLine(t, "two pods of one name", err, history.ErrAmbiguous, "pod ns/db ran twice on this node")
+		for uid, request := range map[string]blame.Request{"uid-db": blamedPod("ns", "db", "uid-db", ""), "uid-shop": blamedPod("shop", "db", "", "")} {
+			if got, err := b.Blame(t.Context(), request); err != nil || len(got.Sufferers) != 1 || got.Sufferers[0].PodUID != uid {
+				t.Errorf("found %+v, %v; want only the pod with %s", got, err, uid)
+			}
+		}
 	})
 }
 
@@ -377,7 +327,7 @@ func TestEachOf500ContainersIsRecorded(t *testing.T) {
 		for i := range containers {
 			writes[b.runs(t, fmt.Sprint("p", i), "")] = uint64(i)
 		}
-		b.records(t, 1, writes)
+		b.records(t, 1, writes) // is only the beginning of the first point
 		used := time.Duration(0)
 		for range rounds {
 			b.pass()

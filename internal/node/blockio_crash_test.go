@@ -181,7 +181,7 @@ func TestTheValuesOfTheCreationAreReplacedIfTheClassChangesBeforeTheStart(t *tes
 	if err := f.host.Cgroups().SetUnified(path, f.create(t, 2).Unified()); err != nil {
 		t.Fatal(err)
 	}
-	f.mustConfigure(t, changedFiles)
+	f.mustConfigure(t, changedFiles) // class second now limits the disk 8:0 instead of 8:32
 	f.start(t)
 
 	got, err := f.host.ReadFile("/sys/fs/cgroup" + path + "/io.max")

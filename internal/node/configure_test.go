@@ -31,7 +31,7 @@ func TestAConfigurationThatCannotBeAppliedLeavesTheFormerOneLive(t *testing.T) {
 	if status.Config.Err == nil || !strings.Contains(status.Config.Err.Error(), "out of CLOSIDs") {
 		t.Errorf("the status has the error %v, want the error of the kernel", status.Config.Err)
 	}
-	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1")) // only the former configuration has this class
 }
 
 func TestAConfigurationThatFailsHalfWayIsRolledBack(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAConfigurationIsCheckedBeforeAnythingIsApplied(t *testing.T) {
 		t.Errorf("error %v does not name the file", err)
 	}
 	if _, applied := f.backends[cache].Live(); applied != 1 {
-		t.Errorf("applied %d times, want once", applied)
+		t.Errorf("applied %d times, want only once, by newFixture", applied)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestAResourceThatIsFoundMissingOnlyWhenAppliedIsUnavailable(t *testing.T) {
 	if got := f.Status().Resources[0].Unavailable; got == nil || got.Reason != "NoCPUSupport" {
 		t.Errorf("the resource is unavailable because of %v, want NoCPUSupport", got)
 	}
-	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1"))
+	f.mustRun(t, pod("a", requesting("test.example/disk=fast")), container("c1")) // the classes of other resources are live
 }
 
 func TestRunningContainersFollowANewDefault(t *testing.T) {
@@ -124,7 +124,7 @@ func TestRunningContainersFollowANewDefault(t *testing.T) {
 	}
 }
 
-func TestAContainerThatCannotFollowTheDefaultIsReportedInItsObservedClass(t *testing.T) {
+func TestAContainerIsReportedInItsObservedClassUntilItCanFollowANewDefault(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("default", nil), container("c1"))
 	f.backends[cache].Fail("enforce silver", errors.New("refused"))

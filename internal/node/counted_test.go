@@ -23,7 +23,8 @@ import (
 // configures 8 more classes, which get the RMIDs of the containers.
 func TestAHundredContainersShareFewRMIDsAndCounters(t *testing.T) {
 	spec := resctrl.AMDSpec()
-	spec.L2, spec.TelemetryRMIDs, spec.Counters, spec.RMIDs = nil, 12, 8, 256
+	spec.L2, spec.Counters = nil, 8
+	spec.RMIDs, spec.TelemetryRMIDs = 256, 12 // the kernel uses the lower number
 	files := strings.Replace(rdtFiles, "rdt: {", "rdt: {monitoring: containers, ", 1)
 	f := newMachine(t, sim.New(sim.Options{RDT: &spec}), func(host crashHost) classes.Kind { return rdtOn(t, host) }, files, "")
 	now := time.Unix(1000, 0)
@@ -34,9 +35,10 @@ func TestAHundredContainersShareFewRMIDsAndCounters(t *testing.T) {
 		f.startNumbered(t, i, []string{"rdt=gold", "rdt=silver"}[i%2])
 	}
 
-	// Of 12 RMIDs, the root group and three classes have four. Of 8 counters, the root group has two, and three classes have three.
+	// The root group and three classes have 4 of the 12 RMIDs, which leaves 8 for containers. The root group has two of the 8 counters,
+	// and each class one, which leaves 3.
 	f.Repair(t.Context())
-	f.wantNamed(t, map[string]int{"": 3, "NoFreeCounter": 5, "NoFreeRMID": 92})
+	f.wantUnmonitored(t, map[string]int{"": 3, "NoFreeCounter": 5, "NoFreeRMID": 92})
 
 	var more strings.Builder
 	for i := range 8 {
@@ -45,12 +47,12 @@ func TestAHundredContainersShareFewRMIDsAndCounters(t *testing.T) {
 	f.mustConfigure(t, strings.Replace(files, "classes: {", "classes: {"+more.String(), 1))
 	f.Repair(t.Context())
 	now = now.Add(time.Minute) // the node keeps a sample for a while
-	f.wantNamed(t, map[string]int{"NoFreeRMID": 100})
+	f.wantUnmonitored(t, map[string]int{"NoFreeRMID": 100})
 }
 
-// wantNamed compares the numbers of containers, by the reason why they are not monitored. The key "" has those with values of
-// memory bandwidth, and without a reason.
-func (f *machine) wantNamed(t *testing.T, want map[string]int) {
+// wantUnmonitored compares the numbers of containers, by the reason why they are not monitored. The key "" has those with values of
+// memory bandwidth, and without a reason. The resource must have the condition that not all containers are monitored.
+func (f *machine) wantUnmonitored(t *testing.T, want map[string]int) {
 	t.Helper()
 	sample, err := f.Usage(t.Context())
 	if err != nil {
@@ -76,7 +78,7 @@ func (f *machine) wantNamed(t *testing.T, want map[string]int) {
 	resource := f.Live().Resources["k8s.io/rdt"]
 	conditions := resource.Status().Conditions
 	if last := conditions[len(conditions)-1]; last.Type != "ContainersMonitored" || last.Healthy {
-		t.Errorf("the condition is %+v", last)
+		t.Errorf("the condition is %+v, want that not all containers are monitored", last)
 	}
 }
 

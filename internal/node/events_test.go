@@ -195,7 +195,6 @@ func TestAContainerThatEndsDuringTheSynchronizationIsReleased(t *testing.T) {
 			f := newFixture(t)
 			f.restart(t, func(o *node.Options) {
 				o.HasCgroup = func(h classes.Holder) bool { return h.ID != "ending" || test.hasCgroup }
-				o.StartTime = func(int) (uint64, bool) { return 500, true }
 			})
 			f.mustConfigure(t, files)
 			p, other := pod("a", requesting("test.example/cache=gold")), pod("b", nil)
@@ -229,6 +228,7 @@ func TestAContainerThatEndsBeforeItsStartFreesItsSlot(t *testing.T) {
 	}
 
 	f.Stop("c1")
+	// the runtime starts it nevertheless
 	f.backends[cache].Fail("enforce", errors.New("the process has ended"))
 	if err := f.start(t, p, c); err == nil {
 		t.Error("a container that has ended was started")
@@ -247,7 +247,7 @@ func TestNothingIsLeftIfAPodStopsBeforeItsContainers(t *testing.T) {
 	p := pod("a", requesting("test.example/net=high,test.example/cache=gold"))
 	f.mustRunPod(t, p)
 	f.mustRun(t, p, container("c1"))
-	for _, id := range []string{p.ID, p.ID, "c1", p.ID} {
+	for _, id := range []string{p.ID, p.ID, "c1", p.ID} { // a stop of the pod may be reported several times
 		f.Stop(id)
 	}
 

@@ -53,7 +53,7 @@ func (f *fixture) wantBlocked(t *testing.T, count int, text string) {
 func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 	hanging(t, "observe c-a", func(t *testing.T, f *fixture, released func()) {
 		f.backends[cache].Lose("c-b")
-		for range 3 {
+		for range 3 { // only the first call reads the class of c-a
 			f.Repair(t.Context())
 		}
 
@@ -132,8 +132,6 @@ func TestAHungChangeFailsAndIsUndoneWhenTheKernelAnswers(t *testing.T) {
 	})
 }
 
-// TestClassFilesThatHangAreRefusedUntilTheKernelAnswers also checks that the kernel is called once for both attempts, and that
-// other resources can be changed meanwhile.
 func TestClassFilesThatHangAreRefusedUntilTheKernelAnswers(t *testing.T) {
 	hanging(t, "apply", func(t *testing.T, f *fixture, released func()) {
 		next := strings.ReplaceAll(files, "capacity: 1", "capacity: 3")
@@ -142,23 +140,23 @@ func TestClassFilesThatHangAreRefusedUntilTheKernelAnswers(t *testing.T) {
 				t.Errorf("error is %v, want kernel.ErrHangs", err)
 			}
 		}
-		f.wantBlocked(t, 1, "apply test.example/cache")
-		f.mustUpdate(t, ownerA, map[string]string{disk: "fast"})
+		f.wantBlocked(t, 1, "apply test.example/cache")          // the second attempt does not call the kernel again
+		f.mustUpdate(t, ownerA, map[string]string{disk: "fast"}) // other resources are not affected
 		released()
 		f.mustConfigure(t, next)
 	})
 }
 
-func TestAHungRepairMakesOnlyItsResourceUnavailable(t *testing.T) {
+func TestAHungRepairMakesOnlyItsResourceUnavailableUntilTheKernelAnswers(t *testing.T) {
 	hanging(t, "repair", func(t *testing.T, f *fixture, released func()) {
 		for range 2 {
 			f.Repair(t.Context())
 		}
-		f.wantBlocked(t, 1, "repair test.example/cache")
+		f.wantBlocked(t, 1, "repair test.example/cache") // the second call of Repair does not call the kernel again
 		if err := f.Status().Resources[0].Unavailable; err == nil || !strings.Contains(err.Error(), "the kernel does not answer") {
 			t.Errorf("the resource is offered: %v", err)
 		}
-		f.mustUpdate(t, ownerA, map[string]string{disk: "fast"})
+		f.mustUpdate(t, ownerA, map[string]string{disk: "fast"}) // other resources are available
 		released()
 		f.Repair(t.Context())
 		if err := f.Status().Resources[0].Unavailable; err != nil {

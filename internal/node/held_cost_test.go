@@ -80,6 +80,7 @@ func TestJudging500ContainersTakesLittleMemory(t *testing.T) {
 	}
 	more := reachable() - before
 
+	// the containers were judged
 	for _, r := range f.Status().Resources {
 		if got := r.Held["first"].Reason; got != qos.ReasonReached {
 			t.Errorf("class first is %s, want %s", got, qos.ReasonReached)

@@ -61,10 +61,8 @@ func wantHeld(t *testing.T, c classes.Condition, reason string, texts ...string)
 	}
 }
 
-// TestANodeJudgesALimitOfBlockIO uses less than the limit, then as much as it allows, and then four times as much,
-// because another program has removed the limit. Class first allows 50 writes per second and 1 MB/s of reads. A message
-// stays while its figure changes by at most a quarter, so it ends at 3.25 MB/s, the mean of one interval with 1 MB/s and three
-// with 4 MB/s.
+// TestANodeJudgesALimitOfBlockIO has a container in class first, which allows reads of 1 MB/s. The container reads less, then as
+// much as it may, and then four times as much, because another program has removed the limit.
 func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
 	for name, legacy := range map[string]bool{"cgroup v2": cgroupV2, "cgroup v1": cgroupV1} {
 		t.Run(name, func(t *testing.T) {
@@ -80,11 +78,14 @@ func TestANodeJudgesALimitOfBlockIO(t *testing.T) {
 				wantHeld(t, j.intervals(t, 1, resource, "first"), qos.ReasonNeverReached)
 				rate = 1_000_000
 				wantHeld(t, j.intervals(t, 6, resource, "first"), qos.ReasonReached, "ThrottleReadBps of sda 1M/s")
+				// The message has the mean of four intervals, here three with 4 MB/s and one before. It then stays, because
+				// a message changes only if its figure has changed by more than a quarter.
 				rate = 4_000_000
 				wantHeld(t, j.intervals(t, 8, resource, "first"), qos.ReasonLimitNotHeld, "container main took 3.25M/s of 1M/s", "exceeded by 225%")
 				rate = 1_000_000
 				wantHeld(t, j.intervals(t, 8, resource, "first"), qos.ReasonReached)
 
+				// for the metrics
 				verdict := j.HeldVerdicts()[held.Class{Resource: resource, Name: "first"}]
 				want := held.Limit{Name: "ThrottleReadBps", Part: "sda", Ratio: 1}
 				if len(verdict.Limits) == 0 || verdict.Limits[0] != want {
@@ -151,8 +152,9 @@ resources:
 // device, 0x40 is its width in bits, 0x4000 its size in MB, and 0x0c80 its speed, 3200.
 const dimm = "\x11\x17\x00\x00" + "\x00\x00\x00\x00\x00\x00" + "\x40\x00" + "\x00\x40" + "\x00\x00\x00\x00\x00\x00\x00" + "\x80\x0c" + "\x00\x00"
 
-// TestANodeJudgesSharesOfCachesAndBandwidth lets the class use half of its limits, and then more than its limits. The machine
-// has two caches, and each of them has half of the bandwidth of the memory.
+// TestANodeJudgesSharesOfCachesAndBandwidth lets the class use half of its limits, then all of its share of the cache, then 1.6
+// times its bandwidth, and at last 1.5 times its share of the cache. The machine has two caches, and each of them has half of the
+// bandwidth of the memory.
 func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -160,21 +162,22 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 		options, all, half string
 		// firmware is the table of the memory modules.
 		firmware string
-		// bytes is the limit of the class in bytes per second, or 0 if it is unknown.
-		bytes float64
-		// `counts` is the counter of the transferred bytes. The message contains `reached` when the limit is reached, and `much`
-		// when it is not held.
-		counts, reached, much string
+		// limit is the limit of the class in bytes per second, or 0 if it is unknown.
+		limit   float64
+		counter string // of the transferred bytes
+		// The message contains `reached` when the class uses its limit, and `exceeded` when it uses 1.6 times the limit. The figure in
+		// `exceeded` is 1.325 times the limit, the mean of one interval with half of the limit and three with 1.6 times.
+		reached, exceeded string
 	}{
 		{
-			"MBps", "mba_MBps", "4000MBps", "500MBps", "", 500 << 20, "mbm_local_bytes", "MBps of 0 524M/s",
-			"the class took 695M/s of 524M/s: MBps of 0 is exceeded by 32%",
+			name: "MBps", options: "mba_MBps", all: "4000MBps", half: "500MBps", limit: 500 << 20, counter: "mbm_local_bytes",
+			reached: "MBps of 0 524M/s", exceeded: "the class took 695M/s of 524M/s: MBps of 0 is exceeded by 32%",
 		},
 		{
-			"per cent", "", `"100%"`, `"50%"`, dimm, 6.4e9, "mbm_total_bytes", "memory bandwidth of 0 6.4G/s",
-			"the class took 8.48G/s of 6.4G/s: memory bandwidth of 0 is exceeded by 32%",
+			name: "per cent", all: `"100%"`, half: `"50%"`, firmware: dimm, limit: 6.4e9, counter: "mbm_total_bytes",
+			reached: "memory bandwidth of 0 6.4G/s", exceeded: "the class took 8.48G/s of 6.4G/s: memory bandwidth of 0 is exceeded by 32%",
 		},
-		{"per cent of an unknown bandwidth", "", `"100%"`, `"50%"`, "", 0, "mbm_total_bytes", "", ""},
+		{name: "per cent of an unknown bandwidth", all: `"100%"`, half: `"50%"`, counter: "mbm_total_bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -194,20 +197,20 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 
 				occupied, share, total := 4<<20, 0.5, 0.0
 				j := judges{m, func() {
-					total += share * test.bytes * heldInterval.Seconds()
+					total += share * test.limit * heldInterval.Seconds()
 					m.host.Resctrl().Count("qos-half", 0, "llc_occupancy", strconv.Itoa(occupied))
-					m.host.Resctrl().Count("qos-half", 0, test.counts, strconv.FormatFloat(total, 'f', 0, 64))
+					m.host.Resctrl().Count("qos-half", 0, test.counter, strconv.FormatFloat(total, 'f', 0, 64))
 				}}
 				never := j.intervals(t, 6, "k8s.io/rdt", "half")
 				wantHeld(t, never, qos.ReasonNeverReached)
-				if unknown := strings.Contains(never.Message, "not measured: memory bandwidth (the firmware does not report"); unknown != (test.bytes == 0) {
+				if unknown := strings.Contains(never.Message, "not measured: memory bandwidth (the firmware does not report"); unknown != (test.limit == 0) {
 					t.Errorf("the message is %q", never.Message)
 				}
 				occupied = 8 << 20
 				wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonReached, "L3 share of 0")
-				if test.bytes > 0 {
+				if test.limit > 0 {
 					share = 1.6
-					wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonLimitNotHeld, test.much)
+					wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonLimitNotHeld, test.exceeded)
 					share = 1
 					wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonReached, test.reached)
 				}
@@ -286,7 +289,7 @@ type priorities struct{ crashHost }
 
 func (priorities) IOPriority(int) (int, error) { return 0, nil }
 
-// TestWithoutAnIntervalNothingIsJudged checks that no class has the condition, and that nothing is read.
+// TestWithoutAnIntervalNothingIsJudged: no class has the condition, and FollowHeld returns at once.
 func TestWithoutAnIntervalNothingIsJudged(t *testing.T) {
 	m := newBlockIOMachine(t, cgroupV2, "first").machine
 	m.fixture.restart(t, func(o *node.Options) { o.HeldInterval = 0 })
@@ -294,7 +297,7 @@ func TestWithoutAnIntervalNothingIsJudged(t *testing.T) {
 	if err := m.JudgeHeld(t.Context()); err != nil {
 		t.Error(err)
 	}
-	m.FollowHeld(t.Context()) // returns at once
+	m.FollowHeld(t.Context())
 	for _, r := range m.Status().Resources {
 		if len(r.Held) > 0 || len(m.HeldVerdicts()) > 0 {
 			t.Errorf("%s is judged: %+v", r.Name, r.Held)

@@ -125,7 +125,7 @@ func TestNoRequestChangesAnythingOutsideTheGroupsOfClasses(t *testing.T) {
 					g.Stop("c1")
 					t.Errorf("%s: the request was admitted", key)
 				} else if len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x00") {
-					t.Errorf("%s: the refusal is %.1000q", key, err)
+					t.Errorf("%s: the refusal is %.1000q, want one line of at most 1000 bytes", key, err)
 				}
 			}
 
@@ -253,7 +253,7 @@ func TestLargeAnnotationsAreNotKept(t *testing.T) {
 				c := container(fmt.Sprint("c", i))
 				_, err := f.run(t, p, c)
 				if err != nil && (len(err.Error()) > 1000 || strings.Contains(err.Error(), "\n")) {
-					t.Fatalf("the refusal is %.1000q", err)
+					t.Fatalf("the refusal is %.1000q, want one line of at most 1000 bytes", err)
 				}
 				if i == 0 {
 					before = heap() // the first pod causes allocations that are made only once
@@ -261,7 +261,7 @@ func TestLargeAnnotationsAreNotKept(t *testing.T) {
 			}
 
 			if grown := heap() - before; grown > most {
-				t.Errorf("the node keeps %d KiB of memory for %d pods", grown>>10, pods)
+				t.Errorf("the node keeps %d KiB of memory for %d pods, want at most %d KiB", grown>>10, pods, most>>10)
 			}
 
 			runtime.KeepAlive(f)

@@ -28,7 +28,7 @@ func TestAContainerWhoseClassCannotBeEnforcedIsNotStarted(t *testing.T) {
 func TestAContainerCreatedWithoutThePluginStartsInItsClass(t *testing.T) {
 	f := newFixture(t)
 	for id, p := range map[string]classes.Holder{"c1": pod("a", requesting("test.example/cache=gold")), "c2": pod("b", nil)} {
-		if err := f.start(t, p, container(id)); err != nil {
+		if err := f.start(t, p, container(id)); err != nil { // without a call of create
 			t.Error(err)
 		}
 	}
