@@ -158,15 +158,15 @@ func TestAVolumeTakesItsSlotWhenTheContainerStarts(t *testing.T) {
 	}
 }
 
-// TestALateStartGetsAClassOnlyIfItHasRoom: a client of the runtime creates a container, and starts it more than five
+// TestALateStartGetsAClassOnlyWhenItHasRoom: a client of the runtime creates a container, and starts it more than five
 // minutes later. containerd makes the cgroup only at the start, so the plugin has released the container meanwhile.
-func TestALateStartGetsAClassOnlyIfItHasRoom(t *testing.T) {
+func TestALateStartGetsAClassOnlyWhenItHasRoom(t *testing.T) {
 	now := time.Now()
 	started := map[string]bool{}
 	f := newFixture(t)
 	f.restart(t, func(o *node.Options) {
 		o.Now = func() time.Time { return now }
-		o.HasCgroup = func(h classes.Holder) bool { return h.Container == "" || started[h.ID] }
+		o.HasCgroup = func(h classes.Holder) bool { return h.Container == "" || started[h.ID] } // pods have one
 	})
 	f.mustConfigure(t, files)
 	f.Synchronize(nil, nil)
@@ -182,12 +182,12 @@ func TestALateStartGetsAClassOnlyIfItHasRoom(t *testing.T) {
 	f.mustRun(t, b, container("c-b"))
 
 	started["c-a"] = true
-	f.wantLateStartRefused(t, a, first)
+	f.wantRefusedUntilThereIsRoom(t, a, first)
 }
 
-// TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyIfItHasRoom: the plugin restarts while the runtime creates a
+// TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyWhenItHasRoom: the plugin restarts while the runtime creates a
 // container. The runtime does not list the container yet, so the new process gives its slot to another container.
-func TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyIfItHasRoom(t *testing.T) {
+func TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyWhenItHasRoom(t *testing.T) {
 	f := newFixture(t)
 	a, b := pod("a", requesting(cache+"=gold")), pod("b", requesting(cache+"=gold"))
 	first, _, err := f.create(t, a, container("c-a"))
@@ -198,12 +198,12 @@ func TestAContainerThatTheRuntimeDidNotListGetsAClassOnlyIfItHasRoom(t *testing.
 	f.mustConfigure(t, files)
 	f.Synchronize(nil, nil)
 	f.mustRun(t, b, container("c-b"))
-	f.wantLateStartRefused(t, a, first)
+	f.wantRefusedUntilThereIsRoom(t, a, first)
 }
 
-// wantLateStartRefused starts container c-a, which was created in class gold, while c-b has the only slot. Some runtimes
-// start the container nevertheless. It must then leave the class.
-func (f *fixture) wantLateStartRefused(t *testing.T, p, c classes.Holder) {
+// wantRefusedUntilThereIsRoom starts container c-a, which was created in class gold, while c-b has the only slot. Some runtimes
+// start the container although the plugin refuses it. It must then leave the class until c-b has ended.
+func (f *fixture) wantRefusedUntilThereIsRoom(t *testing.T, p, c classes.Holder) {
 	t.Helper()
 	c.PID = 1
 	if err := f.start(t, p, c); !errors.Is(err, classes.ErrClassFull) {

@@ -98,8 +98,8 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 	})
 }
 
-// TestAContainerThatCannotBeMonitoredStarts simulates a machine on which no RMID is left for containers.
-func TestAContainerThatCannotBeMonitoredStarts(t *testing.T) {
+// TestAContainerThatCannotBeMonitoredStartsAndIsReported simulates a machine on which no RMID is left for containers.
+func TestAContainerThatCannotBeMonitoredStartsAndIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := resctrl.IntelSpec()
 		spec.RMIDs = 1 // for the root group

@@ -101,7 +101,8 @@ func TestLargePendingRequestsAreReportedWithABoundedSize(t *testing.T) {
 }
 
 // TestTheReconcilerDoesNotChangeAContainerThatIsBeingKilled runs the reconciler between a refused start and the end of
-// the container's processes. It must neither admit the container nor clear its refusal.
+// the container's processes. It must neither admit the container nor clear its refusal. If the container runs although it was killed,
+// the reconciler then does both.
 func TestTheReconcilerDoesNotChangeAContainerThatIsBeingKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		refuse func(*fixture, *testing.T, classes.Holder) error
@@ -141,7 +142,7 @@ func TestTheReconcilerDoesNotChangeAContainerThatIsBeingKilled(t *testing.T) {
 			if err := f.Kill(t.Context(), in(p, container("c-a"))); err != nil {
 				t.Fatal(err)
 			}
-			f.Repair(t.Context()) // the runtime started the container nevertheless
+			f.Repair(t.Context())
 			f.wantClass(t, "c-a", cache, "gold/pod")
 			f.Repair(t.Context())
 			if refused := f.Refused(); len(refused) != 0 {

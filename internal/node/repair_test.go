@@ -53,9 +53,13 @@ func TestAContainerOutsideItsClassIsMovedBack(t *testing.T) {
 	f.wantClass(t, "c-a", cache, "gold/pod")
 	f.wantClass(t, "c-b", cache, "bronze/default")
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 2})
+}
 
-	// If a container cannot be moved, the status shows its observed class. The correction is counted when the container
-	// has been moved.
+// TestAContainerThatCannotBeMovedBackIsReportedInItsObservedClassAndKeepsItsSlot: the correction is counted when the
+// container has been moved.
+func TestAContainerThatCannotBeMovedBackIsReportedInItsObservedClassAndKeepsItsSlot(t *testing.T) {
+	f := newFixture(t)
+	f.mustRun(t, pod("a", requesting("test.example/cache=gold")), container("c-a"))
 	f.backends[cache].Lose("c-a")
 	f.backends[cache].Fail("enforce gold", errors.New("refused"))
 	for range 2 {
@@ -63,12 +67,13 @@ func TestAContainerOutsideItsClassIsMovedBack(t *testing.T) {
 		f.wantClass(t, "c-a", cache, "/adopted")
 	}
 	if used := f.resource(t, cache).InUse["gold"]; used != 1 {
-		t.Errorf("%d slots of gold are in use, want 1: a container that cannot be moved back keeps its slot", used)
+		t.Errorf("%d slots of gold are in use, want 1", used)
 	}
+	f.wantCorrections(t, map[state.Correction]uint64{})
 	f.backends[cache].Fail("enforce gold", nil)
 	f.Repair(t.Context())
 	f.wantClass(t, "c-a", cache, "gold/pod")
-	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 3})
+	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.AssignmentDrift}: 1})
 }
 
 func TestDriftOfAConfigurationIsReported(t *testing.T) {
@@ -140,8 +145,8 @@ func TestAnUnavailableResourceIsOfferedOnceItIsAvailable(t *testing.T) {
 	f.wantClass(t, "c-a", cache, "gold/pod")
 }
 
-// TestStoredValuesOfLostDevicesAreReplaced checks the values that the runtime has stored, because the runtime may write
-// them again.
+// TestStoredValuesOfLostDevicesAreReplaced loses a device while the runtime has stored values of the resource for two of three
+// containers: for c-a those of its class, and for c-c those of the change to no class. The runtime may write them again.
 func TestStoredValuesOfLostDevicesAreReplaced(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/disk=slow")), container("c-a"))
@@ -154,7 +159,7 @@ func TestStoredValuesOfLostDevicesAreReplaced(t *testing.T) {
 		t.Errorf("the runtime got %v, want nothing, because no device was lost", f.unified)
 	}
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
-	f.Disconnected()
+	f.Disconnected() // the first Repair finds the loss, and cannot call the runtime
 	f.Repair(t.Context())
 	f.Connected(f, state.RuntimeInfo{Name: "test"})
 	for range 2 {
@@ -216,26 +221,39 @@ func (r *slowRuntime) SetUnified(_ context.Context, id string, _ map[string]stri
 	return r.errs[id]
 }
 
-func TestARuntimeThatTimesOutIsCalledOnceInARound(t *testing.T) {
-	f := newFixture(t)
-	runtime := &slowRuntime{errs: map[string]error{}}
+// withStaleValues returns a node whose runtime has stored values of a lost device for three containers, and returns errors
+// when they are replaced.
+func withStaleValues(t *testing.T, errs map[string]error) (*fixture, *slowRuntime) {
+	t.Helper()
+	f, runtime := newFixture(t), &slowRuntime{errs: errs}
 	for _, name := range []string{"a", "b", "c"} {
 		f.mustRun(t, pod(name, requesting("test.example/disk=slow")), container("c-"+name))
-		runtime.errs["c-"+name] = state.ErrUnanswered
 	}
 	f.Connected(runtime, state.RuntimeInfo{Name: "test"})
 	f.backends[disk].Damage(classes.Drift{Found: []string{"disk vdb is gone"}, DevicesGone: true})
+	return f, runtime
+}
+
+func TestARuntimeThatTimesOutIsCalledOnceInARound(t *testing.T) {
+	f, runtime := withStaleValues(t, map[string]error{"c-a": state.ErrUnanswered, "c-b": state.ErrUnanswered, "c-c": state.ErrUnanswered})
 	f.Repair(t.Context())
 	if len(runtime.calls) != 1 {
 		t.Errorf("the runtime was called for %v, want one container", runtime.calls)
 	}
-	// An error for one container does not affect the others. Only the container with the error is retried.
-	runtime.calls, runtime.errs = nil, map[string]error{"c-b": errors.New("no such task")}
+	runtime.calls, runtime.errs = nil, nil
+	f.Repair(t.Context())
+	if diff := cmp.Diff([]string{"c-a", "c-b", "c-c"}, runtime.calls); diff != "" {
+		t.Errorf("in the next round, containers for which the runtime was called (-want +got):\n%s", diff)
+	}
+}
+
+func TestOnlyTheContainerForWhichTheRuntimeFailsIsRetried(t *testing.T) {
+	f, runtime := withStaleValues(t, map[string]error{"c-b": errors.New("no such task")})
 	for range 2 {
 		f.Repair(t.Context())
 	}
 	if diff := cmp.Diff([]string{"c-a", "c-b", "c-c", "c-b"}, runtime.calls); diff != "" {
-		t.Errorf("containers for which the runtime was called (-want +got):\n%s", diff)
+		t.Errorf("containers for which the runtime was called in two rounds (-want +got):\n%s", diff)
 	}
 }
 

@@ -55,6 +55,6 @@ func TestAllHoldersAreObservedInOneRound(t *testing.T) {
 	*backend = rounds{Backend: backend.Backend, t: t} // counts from here on
 	f.Repair(t.Context())
 	if backend.begun == 0 || backend.open != 0 || backend.observed < 2 {
-		t.Errorf("%d rounds with %d observations, and %d of them have not ended", backend.begun, backend.observed, backend.open)
+		t.Errorf("%d rounds with %d observations, and %d of them have not ended; want the observations of both volumes", backend.begun, backend.observed, backend.open)
 	}
 }

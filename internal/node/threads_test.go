@@ -13,11 +13,10 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/state"
 )
 
-// TestThreadsOutsideTheClassOfTheirContainerAreMoved: MoveThreads checks the threads only of containers whose class has
-// changed since their creation, and Repair those of all containers.
-func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
-	f := newFixture(t)
-	var exist []state.Existing
+// withThreads returns a node with two containers that request class silver, c-a and c-b, and one with the default class, c-c.
+func withThreads(t *testing.T) (f *fixture, exist []state.Existing) {
+	t.Helper()
+	f = newFixture(t)
 	for name, annotations := range map[string]map[string]string{
 		"a": requesting("test.example/cache=silver"), "b": requesting("test.example/cache=silver"), "c": nil,
 	} {
@@ -25,41 +24,69 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 		exist = append(exist, running(p, f.mustRun(t, p, container("c-"+name))))
 	}
 	f.backends[cache].Targets() // forgets the earlier calls
+	return f, exist
+}
+
+// wantTargets compares the containers whose threads were checked since the last call, and the classes to which they belong.
+func (f *fixture) wantTargets(t *testing.T, want ...string) {
+	t.Helper()
+	got := f.backends[cache].Targets()
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("containers whose threads were checked (-want +got):\n%s", diff)
+	}
+}
+
+// TestThreadsOutsideTheClassOfTheirContainerAreMoved: MoveThreads checks the threads only of containers whose class has
+// changed since their creation.
+func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
+	f, _ := withThreads(t)
 	f.MoveThreads(t.Context(), false)
-	if targets := f.backends[cache].Targets(); len(targets) > 0 {
-		t.Errorf("the threads of %v were moved, although no class was changed", targets)
-	}
-	if f.HasLeft("silver") {
-		t.Error("a container has left its class, although no class was changed")
-	}
+	f.wantTargets(t)
+
 	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
 	f.backends[cache].AddStray("c-a")
 	for _, moved := range []int{1, 0} {
 		if check := f.MoveThreads(t.Context(), false); check.Containers != 1 || check.Moved != moved {
 			t.Errorf("%d of %d containers had threads outside their class, want %d of 1", check.Moved, check.Containers, moved)
 		}
+		f.wantTargets(t, "c-a gold")
 	}
-	if !f.HasLeft("silver") || f.HasLeft("gold") {
-		t.Errorf("left: silver %t, gold %t", f.HasLeft("silver"), f.HasLeft("gold"))
-	}
-	if targets := f.backends[cache].Targets(); !cmp.Equal(targets, []string{"c-a gold", "c-a gold"}) || f.backends[cache].HasStray("c-a") {
-		t.Errorf("the threads of %v were moved", targets)
+	if f.backends[cache].HasStray("c-a") {
+		t.Error("the container still has a thread outside its class")
 	}
 	f.wantCorrections(t, map[state.Correction]uint64{{Resource: cache, What: state.ThreadDrift}: 1})
+}
 
-	// If the default class changes, the containers with the default change their class, too. After a restart, the
-	// plugin still knows the class in which each container was created.
-	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
+// TestThreadsAreCheckedAfterARestart changes a container, and the default class. The next process still knows the class in
+// which each container was created.
+func TestThreadsAreCheckedAfterARestart(t *testing.T) {
+	f, exist := withThreads(t)
+	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
+	silver := strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")
+	f.mustConfigure(t, silver)
 	f.restart(t)
-	f.mustConfigure(t, strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver"))
+	f.mustConfigure(t, silver)
 	f.Synchronize(nil, exist)
 	f.Reconcile(t.Context())
+	f.backends[cache].Targets()
 	f.MoveThreads(t.Context(), false)
-	if targets := f.backends[cache].Targets(); len(targets) != 2 || !slices.Contains(targets, "c-c silver") {
-		t.Errorf("the threads of %v were moved, want also those of the container with the default class", targets)
-	}
+	f.wantTargets(t, "c-a gold", "c-c silver")
+}
+
+func TestRepairChecksTheThreadsOfAllContainers(t *testing.T) {
+	f, _ := withThreads(t)
 	f.Repair(t.Context())
-	if targets := f.backends[cache].Targets(); len(targets) != 3 {
-		t.Errorf("the threads of %v were moved, want those of all containers", targets)
+	f.wantTargets(t, "c-a silver", "c-b silver", "c-c bronze")
+}
+
+func TestAContainerThatWasChangedHasLeftOnlyTheClassOfItsCreation(t *testing.T) {
+	f, _ := withThreads(t)
+	if f.HasLeft("silver") {
+		t.Error("a container has left class silver, although no class was changed")
+	}
+	f.mustUpdate(t, ownerA, map[string]string{cache: "gold"})
+	if !f.HasLeft("silver") || f.HasLeft("gold") {
+		t.Errorf("a container has left silver: %t, gold: %t; want only silver", f.HasLeft("silver"), f.HasLeft("gold"))
 	}
 }

@@ -113,15 +113,15 @@ func late(t *testing.T, class string, after time.Duration, test func(t *testing.
 	})
 }
 
-// TestWithoutTheRuntimeNoUpdateSucceeds updates a container to the class that it has. The runtime may have replaced the
-// container since the plugin was last connected.
+// TestWithoutTheRuntimeNoUpdateSucceeds updates a container to the class that it has, and a container that the plugin does not know.
+// The runtime may have replaced or created them since the plugin was last connected.
 func TestWithoutTheRuntimeNoUpdateSucceeds(t *testing.T) {
 	f := newFixture(t)
 	f.mustRun(t, pod("a", requesting("test.example/cache=silver")), container("c1"))
 	f.Disconnected()
 	for _, owner := range []qos.Subject{ownerA, {PodUID: "unknown", Container: "main"}} {
 		if err := f.Update(t.Context(), owner, map[string]string{cache: "silver"}); !errors.Is(err, state.ErrNotConnected) {
-			t.Errorf("the update of %s returned %v", owner, err)
+			t.Errorf("the update of %s returned %v, want ErrNotConnected", owner, err)
 		}
 	}
 }

@@ -72,8 +72,9 @@ func TestAClassKeepsWhatEndedContainersHaveUsed(t *testing.T) {
 		use("c-a", 100)
 		f.wantUsed(t, cache, map[string]float64{"bronze": 100})
 		use("c-a", 150)
-		f.Stop("c-a")
-		f.Stop("c-a")
+		for range 2 { // the runtime may report an end twice
+			f.Stop("c-a")
+		}
 		f.wantUsed(t, cache, map[string]float64{"bronze": 150})
 
 		f.mustRun(t, pod("b", nil), container("c-b"))
@@ -167,7 +168,7 @@ func TestARemovedClassWithoutHoldersHasNoUsage(t *testing.T) {
 		f.Stop("c-a")
 		f.StopPod(pod("a", nil).ID) // until then, a restarted container would get the removed class again
 		f.wantUsed(t, cache, map[string]float64{})
-		f.mustConfigure(t, files)
+		f.mustConfigure(t, files) // the class is new
 		f.wantUsed(t, cache, map[string]float64{})
 	})
 }

@@ -153,7 +153,6 @@ func TestAContainerGetsItsRequestedClassesAlthoughThatOfItsClaimFails(t *testing
 func TestAVolumeHasItsClassOnlyIfTheNewLimitsAreInForce(t *testing.T) {
 	f, backends := newClaimFixture(t)
 	claimed := claims.Claims{
-		Limits:  map[string]qos.VolumeLimits{"slow": {MaxReadBps: 2}},
 		Volumes: []classes.ClaimedVolume{{Subject: qos.Subject{PodUID: "uid-p-c1", Container: "main", Volume: "/data"}, Claim: "db/data", Class: "slow"}},
 	}
 
