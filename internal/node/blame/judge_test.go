@@ -47,10 +47,10 @@ type (
 	limits = map[classes.Series]float64
 )
 
-// TestJudge judges container a, which waits from 150 s to 225 s, or loses memory bandwidth or a cache. Its culprits are the
+// TestJudgeReportsTheCulpritsOrTheReasonOfTheVictimItself judges container a, which waits from 150 s to 225 s, or loses memory bandwidth or a cache. Its culprits are the
 // containers that use more of the same resource in this time. If the victim itself uses more or has reached a limit, this
 // is reported instead.
-func TestJudge(t *testing.T) {
+func TestJudgeReportsTheCulpritsOrTheReasonOfTheVictimItself(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
 	written, wrote := of(history.WrittenBytes, "sda"), of(history.Writes, "sda")
 	type result struct {
@@ -180,7 +180,7 @@ func TestTheSmallestChangeThatHelpsIsSuggested(t *testing.T) {
 	}
 }
 
-// FuzzJudge judges windows of any values.
+// FuzzJudge judges windows of any values. A culprit is always another container that uses more.
 func FuzzJudge(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 210, 220, 1, 2, 3, 0, 0, 0, 9, 9, 9})
 	f.Fuzz(func(t *testing.T, draws []byte) {

@@ -19,29 +19,48 @@ func TestAContainerWaitsBecauseOfALimitOfItsPod(t *testing.T) {
 	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
 	wrote, bytes, used := of(history.Writes, "sda"), of(history.Memory, ""), of(history.CPUUsed, "")
 	for _, test := range []struct {
-		name         string
-		victim       uses
-		other, third uses // b and c
-		limits       blame.Limits
-		reason       reports.OwnReason
-		culprits     string
+		name     string
+		victim   uses // of a
+		otherPod uses // of b
+		samePod  uses // of c
+		limits   blame.Limits
+		reason   reports.OwnReason
+		culprits string
 	}{
-		{"the memory limit", uses{memory: step(0, 0.6), of(history.MaxEvents, "pod"): step(0, 9)}, uses{bytes: step(1e9, 9e9)}, uses{bytes: step(1e9, 1e9)},
-			blame.Limits{}, reports.OwnMemoryLimit, ""},
-		{"the memory limit, and another container of the pod takes more", uses{memory: step(0, 0.6), of(history.MaxEvents, "pod"): step(0, 9)},
-			uses{bytes: step(1e9, 9e9)}, uses{bytes: step(1e9, 2e9)}, blame.Limits{}, reports.OwnMemoryLimit, "c"},
-		{"the CPU limit", uses{cpu: step(0, 0.6), used: step(1, 1), of(history.CPUUsed, "pod"): step(1, 2), of(history.Throttled, "pod"): step(0, 2.4)},
-			uses{used: step(1, 9)}, uses{used: step(0, 0)}, blame.Limits{}, reports.OwnThrottled, ""},
-		{"the CPU limit, and another container of the pod uses more",
-			uses{cpu: step(0, 0.6), used: step(1, 1), of(history.CPUUsed, "pod"): step(1, 2), of(history.Throttled, "pod"): step(0, 2.4)},
-			uses{used: step(1, 9)}, uses{used: step(0, 1)}, blame.Limits{}, reports.OwnThrottled, "c"},
-		{"the limit of writes", uses{io: step(0, 0.6), wrote: step(1, 50)}, uses{wrote: step(5, 500)}, uses{wrote: step(45, 45)},
-			blame.Limits{Pod: limits{wrote: 100}}, reports.OwnClassLimit, ""},
-		{"the limit of writes, and another container of the pod writes more", uses{io: step(0, 0.6), wrote: step(1, 1)}, uses{wrote: step(5, 500)}, uses{wrote: step(5, 98)},
-			blame.Limits{Pod: limits{wrote: 100}}, reports.OwnClassLimit, "c"},
+		{
+			name:     "the memory limit",
+			victim:   uses{memory: step(0, 0.6), of(history.MaxEvents, "pod"): step(0, 9)},
+			otherPod: uses{bytes: step(1e9, 9e9)}, samePod: uses{bytes: step(1e9, 1e9)}, reason: reports.OwnMemoryLimit,
+		},
+		{
+			name:     "the memory limit, and another container of the pod takes more",
+			victim:   uses{memory: step(0, 0.6), of(history.MaxEvents, "pod"): step(0, 9)},
+			otherPod: uses{bytes: step(1e9, 9e9)}, samePod: uses{bytes: step(1e9, 2e9)}, reason: reports.OwnMemoryLimit, culprits: "c",
+		},
+		{
+			name:     "the CPU limit",
+			victim:   uses{cpu: step(0, 0.6), used: step(1, 1), of(history.CPUUsed, "pod"): step(1, 2), of(history.Throttled, "pod"): step(0, 2.4)},
+			otherPod: uses{used: step(1, 9)}, samePod: uses{used: step(0, 0)}, reason: reports.OwnThrottled,
+		},
+		{
+			name:     "the CPU limit, and another container of the pod uses more",
+			victim:   uses{cpu: step(0, 0.6), used: step(1, 1), of(history.CPUUsed, "pod"): step(1, 2), of(history.Throttled, "pod"): step(0, 2.4)},
+			otherPod: uses{used: step(1, 9)}, samePod: uses{used: step(0, 1)}, reason: reports.OwnThrottled, culprits: "c",
+		},
+		{
+			name:     "the limit of writes",
+			victim:   uses{io: step(0, 0.6), wrote: step(1, 50)}, // with c: 95 of 100
+			otherPod: uses{wrote: step(5, 500)}, samePod: uses{wrote: step(45, 45)}, limits: blame.Limits{Pod: limits{wrote: 100}}, reason: reports.OwnClassLimit,
+		},
+		{
+			name:     "the limit of writes, and another container of the pod writes more",
+			victim:   uses{io: step(0, 0.6), wrote: step(1, 1)}, // with c: 99 of 100
+			otherPod: uses{wrote: step(5, 500)}, samePod: uses{wrote: step(5, 98)}, limits: blame.Limits{Pod: limits{wrote: 100}}, reason: reports.OwnClassLimit,
+			culprits: "c",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := window(test.victim, test.other, test.third)
+			w := window(test.victim, test.otherPod, test.samePod)
 			w.Tracks[0].PodUID, w.Tracks[1].PodUID, w.Tracks[2].PodUID = "p", "q", "p"
 			found := blame.Judge(&w, 0, test.limits, time.Time{})
 			if len(found) != 1 || len(found[0].Own) != 1 {
@@ -58,19 +77,21 @@ func TestAContainerWaitsBecauseOfALimitOfItsPod(t *testing.T) {
 	}
 }
 
-// TestThrottlingIsMeasuredAsAPartOfTheTime has a limit that throttles four CPUs for a tenth of the time, while a neighbour uses the CPUs. The
-// limit throttles as much before the waiting rises, so it is not the reason.
-func TestThrottlingIsMeasuredAsAPartOfTheTime(t *testing.T) {
+// TestThrottlingThatDoesNotRiseIsNotTheReason has a limit that throttles all the time, while a neighbour uses the CPUs.
+func TestThrottlingThatDoesNotRiseIsNotTheReason(t *testing.T) {
 	cpu, used, throttled := of(history.CPUWaiting, ""), of(history.CPUUsed, ""), of(history.Throttled, "")
 	w := window(uses{cpu: step(0, 0.6), used: step(3.6, 3.6), throttled: step(0.4, 0.4)}, uses{used: step(1, 9)})
 	found := blame.Judge(&w, 0, blame.Limits{}, time.Time{})
 	if len(found) != 1 || len(found[0].Culprits) != 1 || len(found[0].Own) != 0 {
-		t.Errorf("found %+v, want the neighbour", found)
+		t.Errorf("found %+v, want only the neighbour", found)
 	}
+}
 
-	// The victim uses one CPU, and is throttled on three.
-	w = window(uses{cpu: step(0, 0.8), used: step(1, 1), throttled: step(0, 3)}, uses{used: step(1, 9)})
-	found = blame.Judge(&w, 0, blame.Limits{}, time.Time{})
+// TestThrottlingIsMeasuredAsAPartOfTheTime has a victim that uses one CPU, and is throttled on three others.
+func TestThrottlingIsMeasuredAsAPartOfTheTime(t *testing.T) {
+	cpu, used, throttled := of(history.CPUWaiting, ""), of(history.CPUUsed, ""), of(history.Throttled, "")
+	w := window(uses{cpu: step(0, 0.8), used: step(1, 1), throttled: step(0, 3)}, uses{used: step(1, 9)})
+	found := blame.Judge(&w, 0, blame.Limits{}, time.Time{})
 	if len(found) != 1 || len(found[0].Culprits) != 0 || len(found[0].Own) != 1 || math.Abs(found[0].Own[0].During-0.75) > 1e-6 {
 		t.Errorf("found %+v, want that the limit throttles three quarters of the time", found)
 	}

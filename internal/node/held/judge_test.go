@@ -83,7 +83,7 @@ func wantReason(t *testing.T, v held.Verdict, want string) {
 // least 9 MB/s. A window is four intervals, so the fifth sample is the first one with a whole window. The limit is not held
 // if the mean over a window is above 11 MB/s, and held again when it is below 10.5 MB/s, each with one burst added.
 func TestTheVerdictOnARateIsAboutItsMeanOverTheWindow(t *testing.T) {
-	const notMeasured, never, reached, not = qos.ReasonNotMeasured, qos.ReasonNeverReached, qos.ReasonReached, qos.ReasonLimitNotHeld
+	const notMeasured, never, reached, notHeld = qos.ReasonNotMeasured, qos.ReasonNeverReached, qos.ReasonReached, qos.ReasonLimitNotHeld
 	for _, test := range []struct {
 		name string
 		// mbps is the use in each interval, and reasons the verdict after it.
@@ -92,12 +92,12 @@ func TestTheVerdictOnARateIsAboutItsMeanOverTheWindow(t *testing.T) {
 	}{
 		{"nothing is reported before the window is full", []float64{1, 1, 1, 1, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never}},
 		{"a limit that is reached stays reached", []float64{1, 9.5, 1, 1, 1, 1, 1}, []string{notMeasured, reached, reached, reached, reached, reached, reached}},
-		{"a limit that is not held", []float64{40, 40, 40, 40, 40}, []string{notMeasured, reached, reached, reached, not}},
+		{"a limit that is not held", []float64{40, 40, 40, 40, 40}, []string{notMeasured, reached, reached, reached, notHeld}},
 		{"use within the tolerance", []float64{10.9, 10.9, 10.9, 10.9, 10.9, 10.9}, []string{notMeasured, reached, reached, reached, reached, reached}},
 		{"one large request", []float64{9, 9, 9, 9, 11.2, 9, 9, 9}, []string{notMeasured, reached, reached, reached, reached, reached, reached, reached}},
 		{
 			"LimitNotHeld ends below half of the tolerance", []float64{13, 13, 13, 13, 13, 10.8, 10.8, 10.8, 10.8, 10.8, 9, 9, 9, 9},
-			[]string{notMeasured, reached, reached, reached, not, not, not, not, not, not, reached, reached, reached, reached},
+			[]string{notMeasured, reached, reached, reached, notHeld, notHeld, notHeld, notHeld, notHeld, notHeld, reached, reached, reached, reached},
 		},
 		{"a counter that begins again at a lower value", []float64{1, 1, 1, 1, 1, -4, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never, never, never}},
 	} {
@@ -252,10 +252,13 @@ func TestTheMessageNamesWhatIsNotMeasured(t *testing.T) {
 			}
 		})
 	}
+}
 
-	r := newRig()
-	if v := r.uses(rate(), nil); v.Reason != qos.ReasonNotMeasured || v.Message != "No container or pod with the class was measured." {
-		t.Errorf("a class without holders: %+v", v)
+func TestTheMessageSaysThatAClassHasNoHolders(t *testing.T) {
+	v := newRig().uses(rate(), nil)
+	wantReason(t, v, qos.ReasonNotMeasured)
+	if want := "No container or pod with the class was measured."; v.Message != want {
+		t.Errorf("got %q, want %q", v.Message, want)
 	}
 }
 

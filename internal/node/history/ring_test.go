@@ -46,7 +46,7 @@ func TestAWindowHasRatesOfCountersAndValuesOfGauges(t *testing.T) {
 		}
 		r.Add(start().Add(time.Duration(i)*10*time.Second), reads)
 	}
-	r.Add(start(), nil) // the clock was set back
+	r.Add(start(), nil) // is ignored: the clock was set back
 
 	got := r.Window()
 	want := []history.Track{
@@ -204,20 +204,20 @@ func TestTheHistoryStaysWithinItsMemoryWhileContainersStartAndEnd(t *testing.T) 
 		}
 	}
 	if w := r.Window(); w.Points() < 5 {
-		t.Errorf("%d points are kept", w.Points())
+		t.Errorf("%d points are kept, want at least 5", w.Points())
 	}
 }
 
 // TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks also checks the memory that the ring really takes.
 func TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks(t *testing.T) {
+	const samples, leastPoints = 12, 9
 	for _, test := range []struct {
 		name              string
 		containers, disks int
-		points            int // the minimum number of points that stay of 12 samples
 	}{
-		{"thousands of containers", 6000, 0, 9},
-		{"hundreds of disks", 300, 400, 9},
-		{"thousands of disks", 20, 3000, 9},
+		{name: "thousands of containers", containers: 6000},
+		{name: "hundreds of disks", containers: 300, disks: 400},
+		{name: "thousands of disks", containers: 20, disks: 3000},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			random, totals := rand.New(rand.NewPCG(1, 3)), make([]classes.Reading, test.containers)
@@ -233,7 +233,7 @@ func TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks(t *testing.T
 			reads := read()
 			before := reachable()
 			r := history.NewRing(history.Budget)
-			for i := range 12 {
+			for i := range samples {
 				reads = read()
 				r.Add(start().Add(time.Duration(i)*time.Second), slices.Clone(reads))
 				if r.Bytes() > history.Budget {
@@ -245,10 +245,13 @@ func TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks(t *testing.T
 			t.Logf("%d points of %d containers, of which %d are incomplete, take %d KiB (by its own count %d KiB)", w.Points(), len(w.Tracks), w.Incomplete,
 				used>>10, r.Bytes()>>10)
 			if test.disks > 1000 && !slices.ContainsFunc(w.Tracks, func(track history.Track) bool { return track.Incomplete }) {
-				t.Error("no container is incomplete")
+				t.Error("no container is marked as incomplete, although none can have all its disks")
 			}
-			if used > history.Budget || w.Points() < test.points || w.Incomplete == 0 {
-				t.Errorf("the ring takes %d bytes, has %d points, and says that %d containers are incomplete", used, w.Points(), w.Incomplete)
+			if used > history.Budget {
+				t.Errorf("the ring takes %d bytes, more than %d", used, history.Budget)
+			}
+			if w.Points() < leastPoints || w.Incomplete == 0 {
+				t.Errorf("%d points, and %d incomplete containers; want at least %d points, and some incomplete containers", w.Points(), w.Incomplete, leastPoints)
 			}
 			runtime.KeepAlive(reads)
 			runtime.KeepAlive(totals)
@@ -340,8 +343,11 @@ func TestTheFilesOfACgroupAreRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
+
+func TestAContainerWithoutACgroupCannotBeRead(t *testing.T) {
 	if got, err := history.NewCounters(files{}, files{}).Read(classes.Holder{}); err == nil {
-		t.Errorf("a container without a cgroup has %v", got)
+		t.Errorf("read %v, want an error", got)
 	}
 }
 

@@ -103,9 +103,10 @@ func outcome(a reports.Advice) string {
 	return strings.Join(words, " ")
 }
 
-// TestAClassThatAlsoLimitsReadsIsPreferredToOneThatLimitsOnlyWrites has a container that reads and writes. Of the classes that
-// fit and leave the smallest part unused, the one with the most limits is the best: the container does not use the other disk.
-func TestAClassThatAlsoLimitsReadsIsPreferredToOneThatLimitsOnlyWrites(t *testing.T) {
+// TestTheClassThatLeavesTheLeastUnusedIsRecommended has a container that writes and reads. A class without a limit of reads leaves
+// them all unused, so "both" is better than "writes". Of classes that leave the same part unused, the one with the most limits is
+// recommended, here with a limit on a disk that the container does not use.
+func TestTheClassThatLeavesTheLeastUnusedIsRecommended(t *testing.T) {
 	d := &recommend.Demand{
 		Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60)}, {Series: read, Values: constant(20, 10)}},
 		Classes: []recommend.Class{
@@ -116,7 +117,7 @@ func TestAClassThatAlsoLimitsReadsIsPreferredToOneThatLimitsOnlyWrites(t *testin
 		},
 	}
 	if got := recommend.Judge(d); got.Class != "also another disk" || math.Abs(got.Left-(0.4+0.9)/2) > 1e-9 {
-		t.Errorf("advice is %+v", got)
+		t.Errorf("advice is %+v, want that of the writes 40%% are left, and of the reads 90%%", got)
 	}
 }
 
@@ -133,18 +134,25 @@ func TestMemoryMayComeCloserToItsLimitThanARate(t *testing.T) {
 			t.Errorf("in class %q: %+v, want %s", present, got, want)
 		}
 	}
-	// The use does not fit a limit of 90. The proposed class has 1.25 times the use, rounded up to two digits.
+}
+
+// TestAProposedMemoryLimitHasRoomForTheUse has a use of 85, which does not fit the limit of 90. The proposal is 1.25 times
+// the use, rounded up to two digits. If the limit of 90 was reached, the use could be higher without it, so the proposal is
+// twice this limit.
+func TestAProposedMemoryLimitHasRoomForTheUse(t *testing.T) {
+	memory := classes.Series{Measure: history.Memory}
 	d := &recommend.Demand{Uses: []recommend.Use{{Series: memory, Values: constant(20, 85)}}, Classes: []recommend.Class{{Name: "c", Limits: []recommend.Limit{limit(memory, 90)}}}}
 	if got := recommend.Judge(d); outcome(got) != "add  110" {
-		t.Errorf("advice is %+v", got)
+		t.Errorf("advice is %+v, want a limit of 110", got)
 	}
-	d.Present, d.Uses[0].Held = "c", held(20) // the use could be higher without the limit, so the proposal is twice the limit
+	d.Present, d.Uses[0].Held = "c", held(20)
 	if got := recommend.Judge(d); outcome(got) != "add  180" || !got.Held {
-		t.Errorf("when the limit of the largest class is reached, the advice is %+v, want twice that limit", got)
+		t.Errorf("when the limit is reached, the advice is %+v, want a limit of 180", got)
 	}
 }
 
-// TestContainersThatShareAClassShareItsLimit lets other containers use most of the limit of the smaller class.
+// TestContainersThatShareAClassShareItsLimit lets other containers use 80 of the limit of the smaller class, 100. The container needs 20.
+// If there is no other class, a new one with twice the need is proposed.
 func TestContainersThatShareAClassShareItsLimit(t *testing.T) {
 	crowded, empty := limit(wrote, 100), limit(wrote, 150)
 	crowded.Others = constant(20, 80)
@@ -153,11 +161,11 @@ func TestContainersThatShareAClassShareItsLimit(t *testing.T) {
 		Classes: []recommend.Class{{Name: "crowded", Limits: []recommend.Limit{crowded}}, {Name: "empty", Limits: []recommend.Limit{empty}}},
 	}
 	if got := recommend.Judge(d); got.Class != "empty" || got.Figures[0].Need != 20 {
-		t.Errorf("advice is %+v", got)
+		t.Errorf("advice is %+v, want class empty for a need of 20", got)
 	}
 	d.Classes = d.Classes[:1]
 	if got := recommend.Judge(d); outcome(got) != "add  40" {
-		t.Errorf("advice is %+v", got)
+		t.Errorf("without the class empty, the advice is %+v, want a new class with a limit of 40", got)
 	}
 }
 

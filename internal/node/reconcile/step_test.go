@@ -10,8 +10,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// TestObservationStep checks the step that follows from the desired class of a container and from what was observed.
-func TestObservationStep(t *testing.T) {
+// TestTheStepFollowsFromTheDesiredAndTheObservedClass: the name of a case says where the container is.
+func TestTheStepFollowsFromTheDesiredAndTheObservedClass(t *testing.T) {
 	const gold, silver, none = "gold", "silver", classes.SystemDefault
 	type observed struct {
 		class                        string

@@ -170,7 +170,8 @@ func TestTheReconcilerSkipsAContainerWhileItsHookRuns(t *testing.T) {
 	}
 }
 
-func TestStartingContainersAreOnlyVerified(t *testing.T) {
+// TestOnlyContainersThatAreCreatedInTheirClassAreStarting: the plugin only verifies the class of a container that is Starting.
+func TestOnlyContainersThatAreCreatedInTheirClassAreStarting(t *testing.T) {
 	f := newFixture()
 	if _, _, err := f.Admit(container("a-1", "cache=gold")); err != nil {
 		t.Fatal(err)
@@ -250,7 +251,7 @@ func TestARefusalOfAStartOutlivesTheAdmissionOfItsRequest(t *testing.T) {
 			}
 			f.Release("a-1")
 			f.StartRefused("b-1")
-			f.Refresh("b-1")
+			f.Refresh("b-1") // admits the request
 			test.after(f)
 			f.wantRefused(t, test.refuse...)
 		})

@@ -160,7 +160,7 @@ func TestReservedSlotsAreOccupiedUntilTheyAreSettled(t *testing.T) {
 			admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"))
 			l.Reserve("1", gold)
 			l.Adopt(holder("1", "a", "bronze"))
-			l.Settle("1", classes.BlockIOResource)
+			l.Settle("1", classes.BlockIOResource) // does not end the reservation of another resource
 			if err := l.Admit(twoSlots(), holder("3", "c", "gold")); !errors.Is(err, classes.ErrClassFull) {
 				t.Errorf("an admission to a class without a free slot returned %v, want ErrClassFull", err)
 			}

@@ -161,17 +161,17 @@ func TestPodsAreTrackedWhileAResourceOfPodsIsConfiguredOrInUse(t *testing.T) {
 
 func TestAPodIsUnverifiedUntilItIsVerifiedOnce(t *testing.T) {
 	f := newFixture()
-	synchronize := func(unverified bool) {
+	wantAfterRebuild := func(unverified bool) {
 		t.Helper()
 		f.Rebuild([]classes.Holder{pod("a-1", "net=high")}, nil)
 		if got := f.Where(isUnverified) != nil; got != unverified {
 			t.Errorf("the pod is unverified: %v, want %v", got, unverified)
 		}
 	}
-	synchronize(true)
-	synchronize(true)
+	wantAfterRebuild(true)
+	wantAfterRebuild(true)
 	f.Verified([]string{"a-1"}, nil)
-	synchronize(false)
+	wantAfterRebuild(false)
 }
 
 // TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom has two pods that request class high of capacity 1. The kernel shows

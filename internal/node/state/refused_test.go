@@ -40,13 +40,21 @@ func TestARefusalIsReportedWithItsCountAndTimes(t *testing.T) {
 	if diff := cmp.Diff(want, f.Refused()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+}
 
+func TestARefusalForAnotherReasonIsCountedAnew(t *testing.T) {
+	f := newFixture()
+	for _, id := range []string{"a-1", "a-2"} {
+		f.refuse(t, id, "lead")
+	}
+	f.time = f.time.Add(time.Minute)
 	f.lackCache()
 	f.refuse(t, "a-3", "gold")
 	if r := f.Refused()[0]; r.Reason != "Unavailable" || r.Count != 1 || !r.First.Equal(f.time) {
 		t.Errorf("a refusal for another reason is reported as %+v, want reason Unavailable and count 1", r)
 	}
 
+	// the sum over all refusals
 	if diff := cmp.Diff(state.Refusals{"UnknownClass": 2, "Unavailable": 1}, f.Status().Refusals); diff != "" {
 		t.Errorf("counted (-want +got):\n%s", diff)
 	}

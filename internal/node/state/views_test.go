@@ -4,8 +4,10 @@
 package state_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -175,26 +177,30 @@ func (f *fixture) reported() (names []string) {
 	return names
 }
 
-func TestTheConfigurationIsReported(t *testing.T) {
+func TestTheSameErrorOfAConfigurationIsNoChange(t *testing.T) {
 	f := newFixture()
-	loaded := f.time
-	f.time = f.time.Add(1)
+	failed := f.time
 	f.RejectConfig(errNoRoom)
-	f.time = f.time.Add(1)
+	f.time = f.time.Add(time.Minute)
 	before := f.Changed()
 	f.RejectConfig(errNoRoom)
-
-	config := f.Status().Config
-	if signalled(before) || !config.Failed.Equal(loaded.Add(1)) {
-		t.Errorf("the same error again was signalled as a change, or its time is wrong: %v", config.Failed)
+	if config := f.Status().Config; signalled(before) || !config.Failed.Equal(failed) {
+		t.Errorf("failed at %v, and signalled as a change: %t; want only the first failure, at %v", config.Failed, signalled(before), failed)
 	}
+}
 
-	if config.Generation != 1 || !config.Loaded.Equal(loaded) || !slices.Equal(config.Files, []string{"a.yaml"}) {
+func TestTheLiveConfigurationIsReportedWithTheErrorOfTheNextOne(t *testing.T) {
+	f := newFixture()
+	loaded := f.time
+	f.time = f.time.Add(time.Minute)
+	f.RejectConfig(errNoRoom)
+	config := f.Status().Config
+	if !errors.Is(config.Err, errNoRoom) || config.Generation != 1 || !config.Loaded.Equal(loaded) || !slices.Equal(config.Files, []string{"a.yaml"}) {
 		t.Errorf("the live configuration is reported as %+v", config)
 	}
 
 	f.offer(nil)
 	if config := f.Status().Config; config.Err != nil || config.Generation != 2 {
-		t.Errorf("after the next configuration: %+v", config)
+		t.Errorf("after the next configuration is live: %+v, want generation 2 without an error", config)
 	}
 }
