@@ -144,7 +144,7 @@ func TestASecondInstanceDoesNotStart(t *testing.T) {
 			r.start(t)
 			first := r.options.MetricsAddress
 			test.change(t, &r.options)
-			r.options.MetricsAddress = ""
+			r.options.MetricsAddress = "" // two agents could not have the same address
 			err := r.agent().Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("error is %v, want one line with %q", err, test.want)

@@ -76,8 +76,13 @@ func TestFilesThatTheMachineRefusedAreRetried(t *testing.T) {
 	if f.poll(t.Context()); f.node.Status().Config.Err != nil {
 		t.Errorf("after retryTime, the files are still not applied: %v", f.node.Status().Config.Err)
 	}
+}
 
-	// Files with errors are not retried.
+func TestFilesWithErrorsAreNotRetried(t *testing.T) {
+	f, backend := newFiles(t)
+	f.write(t, oneClass)
+	backend.Fail("apply", errors.New("a group was removed"))
+	f.load(t.Context()) // schedules a retry
 	f.write(t, "{}")
 	f.load(t.Context())
 	if !f.refusedAt.IsZero() {

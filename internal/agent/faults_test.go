@@ -138,7 +138,7 @@ func (r *rig) terminate(t *testing.T) error {
 	}
 }
 
-func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTime(t *testing.T) {
+func TestSIGTERMInTheMiddleOfAHookEndsTheAgentInTimeAndTheHookFails(t *testing.T) {
 	r := newRig(t, files)
 	reached := r.hang(t, "enforce")
 	r.begin(t)

@@ -66,8 +66,8 @@ func TestMetricsShowWhetherAClassHolds(t *testing.T) {
 			t.Error("a class is reported before a whole window")
 		}
 		occupies(4<<20, 5)
-		wantSeries(1, 0, 0.5)
+		wantSeries(1, 0, 0.5) // held, and not reached
 		occupies(12<<20, 6)
-		wantSeries(0, 1, 1.5)
+		wantSeries(0, 1, 1.5) // reached, and not held
 	})
 }

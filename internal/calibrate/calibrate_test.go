@@ -78,8 +78,8 @@ func options(write bool) Options {
 	return Options{Duration: 10 * time.Second, Depth: 16, Write: write, Progress: func(Progress) {}}
 }
 
-// within checks that a number differs from the wanted one by at most a part of it.
-func within(t *testing.T, what string, got, want uint64, part float64) {
+// wantAbout checks that a number differs from the wanted one by at most a part of it.
+func wantAbout(t *testing.T, what string, got, want uint64, part float64) {
 	t.Helper()
 	if math.Abs(float64(got)-float64(want)) > part*float64(want) {
 		t.Errorf("%s is %d, want about %d", what, got, want)
@@ -92,13 +92,13 @@ func TestTheModelAndTheTargetsComeFromTheSpeedOfTheDisk(t *testing.T) {
 		got, err := measure(t.Context(), disk, disk.size, ssd, options(withWrites))
 		must(t, err)
 		for _, key := range []string{"rbps", "wbps"} {
-			within(t, key, got.Model[key], 16<<20, 0.05)
+			wantAbout(t, key, got.Model[key], 16<<20, 0.05)
 		}
 		for _, key := range []string{"rseqiops", "rrandiops", "wseqiops", "wrandiops"} {
-			within(t, key, got.Model[key], 400, 0.05)
+			wantAbout(t, key, got.Model[key], 400, 0.05)
 		}
 		// At nine tenths of its speed, the disk finishes each request in 2.5 ms. The target is 1.5 times that.
-		within(t, "rlat", got.QoS["rlat"], 3750, 0.05)
+		wantAbout(t, "rlat", got.QoS["rlat"], 3750, 0.05)
 		if got.QoS["rpct"] != 95 || got.QoS["wpct"] != 95 || got.QoS["min"] != 60 || got.QoS["max"] != 100 {
 			t.Errorf("the quality of service is %v", got.QoS)
 		}
@@ -111,23 +111,33 @@ func TestWithoutWriteNothingIsWritten(t *testing.T) {
 		got, err := measure(t.Context(), disk, disk.size, hdd, options(readsOnly))
 		must(t, err)
 		if disk.written > 0 || len(got.Model) != 3 || got.QoS["wlat"] != 0 {
-			t.Errorf("%d writes, and the result is %v", disk.written, got)
-		}
-		if got.QoS["rpct"] != 50 {
-			t.Errorf("rpct of a disk with rotation is %d, want 50", got.QoS["rpct"])
+			t.Errorf("%d writes, and the result is %v; want none, and only the 3 values of reads", disk.written, got)
 		}
 	})
 }
 
+// TestTheTargetOfADiskWithRotationIsForTheMedian: without rotation, it is for 95% of the requests.
+func TestTheTargetOfADiskWithRotationIsForTheMedian(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20}
+		got, err := measure(t.Context(), disk, disk.size, hdd, options(readsOnly))
+		must(t, err)
+		if got.QoS["rpct"] != 50 {
+			t.Errorf("rpct is %d, want 50", got.QoS["rpct"])
+		}
+	})
+}
+
+// TestReadsStayInTheWrittenPartOfADiskWithoutRotation: on a disk with rotation, they use the whole disk, because its head has to move.
 func TestReadsStayInTheWrittenPartOfADiskWithoutRotation(t *testing.T) {
-	for _, rotational := range []bool{false, true} {
+	for _, rotational := range []bool{ssd, hdd} {
 		synctest.Test(t, func(t *testing.T) {
 			disk := &fakeDisk{size: 4 << 30, iops: 400, bps: 16 << 20}
 			if _, err := measure(t.Context(), disk, disk.size, rotational, options(withWrites)); err != nil {
 				t.Fatal(err)
 			}
 			if used := disk.highest > 200<<20; used != rotational { // 16 MiB/s for 10 s are 160 MiB
-				t.Errorf("%d bytes of the disk were used; rotational %v", disk.highest, rotational)
+				t.Errorf("rotational %v: the first %d bytes of the disk were used", rotational, disk.highest)
 			}
 		})
 	}
@@ -144,7 +154,7 @@ func TestAnInterruptedCalibrationReturnsItsReason(t *testing.T) {
 			}
 		}
 		if _, err := measure(ctx, disk, disk.size, ssd, o); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
+			t.Errorf("error is %v, want %v", err, context.Canceled)
 		}
 	})
 }
@@ -155,7 +165,7 @@ func TestAnErrorOfTheDiskEndsTheCalibration(t *testing.T) {
 		disk := &fakeDisk{size: 256 << 20, iops: 400, bps: 16 << 20, failures: 1}
 		_, err := measure(t.Context(), disk, disk.size, ssd, options(readsOnly))
 		if !errors.Is(err, io.ErrUnexpectedEOF) || time.Since(begin) > 5*time.Second {
-			t.Errorf("got %v after %s", err, time.Since(begin))
+			t.Errorf("error is %v after %s, want %v within 5 s", err, time.Since(begin), io.ErrUnexpectedEOF)
 		}
 	})
 }
@@ -181,23 +191,25 @@ func TestTheProgressHasTheStepsAndTheTimeLeft(t *testing.T) {
 	})
 }
 
-// TestTheSpeedDoesNotCountTheBeginningAndPauses has a disk that does 1000 requests in each of the first two seconds, and
-// 100 in each later one.
+// TestTheSpeedDoesNotCountTheBeginningAndPauses: the first tenth does not count, because buffers of the disk fill up. Of the rest, the
+// slowest and the fastest quarter do not count, because pauses and the time after them are in these quarters.
 func TestTheSpeedDoesNotCountTheBeginningAndPauses(t *testing.T) {
-	counts := []count{{time.Second, 1000}, {2 * time.Second, 2000}, {3 * time.Second, 2100}}
-	for at := 4; at <= 20; at++ {
-		counts = append(counts, count{time.Duration(at) * time.Second, 2000 + 100*int64(at-2)})
+	counts := []count{{}}
+	for _, part := range []struct{ seconds, rate int }{{4, 1000}, {9, 10}, {18, 100}, {9, 1000}} { // the beginning and the three parts of the rest
+		for range part.seconds {
+			last := counts[len(counts)-1]
+			counts = append(counts, count{last.at + time.Second, last.done + int64(part.rate)})
+		}
 	}
-	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread > 1e-9 {
+	if got := speedOf(counts); got.Rate != 100 || got.Spread > 1e-9 {
 		t.Errorf("got %+v, want 100 without spread", got)
 	}
-	counts[10].done -= 90 // a pause before this count, and more requests than usual after it
-	if got := speedOf(counts[1:]); got.Rate != 100 || got.Spread > 1e-9 {
-		t.Errorf("with a pause, got %+v, want 100 without spread", got)
-	}
+}
+
+func TestTheSpeedIsZeroWithoutRequestsBetweenTwoCounts(t *testing.T) {
 	for _, counts := range [][]count{nil, {{time.Second, 5}}, {{time.Second, 5}, {2 * time.Second, 5}}} {
 		if got := speedOf(counts); got != (Speed{}) {
-			t.Errorf("speed of %v is %+v", counts, got)
+			t.Errorf("speed of %v is %+v, want 0", counts, got)
 		}
 	}
 }
@@ -225,7 +237,7 @@ func TestACalibrationWarnsIfABusyDiskVariesAndFailsIfItVariesMuch(t *testing.T) 
 }
 
 func TestUnsteadyValuesAreNamed(t *testing.T) {
-	r := Result{Spread: map[string]float64{"wbps": 0.3, "rbps": 0.25, "rseqiops": 1.5}}
+	r := Result{Spread: map[string]float64{"wbps": 0.3, "rbps": 0.25, "rseqiops": 1.5}} // up to 0.25 is steady
 	const reason = ": the disk or this machine was busy, or the disk has bursts; measure it again"
 	want := []string{"rseqiops varied by 150%" + reason, "wbps varied by 30%" + reason}
 	if got := r.Unsteady(); !slices.Equal(got, want) {

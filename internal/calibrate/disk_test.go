@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -60,11 +61,17 @@ func TestADiskIsFoundByEachOfItsNames(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if got := find(t, m, "/dev/sda").String(); got != "/dev/sda (8:0, 1.02 MB, model Fast SSD, serial number 123)" {
+}
+
+func TestADiskIsDescribed(t *testing.T) {
+	if got := find(t, host(), "/dev/sda").String(); got != "/dev/sda (8:0, 1.02 MB, model Fast SSD, serial number 123)" {
 		t.Errorf("the disk is described as %s", got)
 	}
-	if got := find(t, m, "/dev/dm-0"); got.Path != "/dev/dm-0" || got.Rotational {
-		t.Errorf("dm-0 is %+v", got)
+}
+
+func TestADiskWithoutALinkHasThePathOfItsName(t *testing.T) {
+	if got := find(t, host(), "/dev/dm-0"); got.Path != "/dev/dm-0" || got.Rotational {
+		t.Errorf("dm-0 is %+v, want the path /dev/dm-0, and no rotation", got)
 	}
 }
 
@@ -139,7 +146,7 @@ func TestADirectoryMustBeOnTheDisk(t *testing.T) {
 		t.Error("a tmpfs is on no disk, and is not refused")
 	}
 
-	m.AddSymlink(home+"dm-0/slaves/sdb", "../../sdb")
+	m.AddSymlink(home+"dm-0/slaves/sdb", "../../sdb") // now, /lvm is on two disks
 	const both = "/lvm is on sda, sdb, but must be only on sda; name a directory of a filesystem on this disk"
 	if err := checkDirectory(m, find(t, m, "/dev/sda"), "/lvm"); err == nil || err.Error() != both {
 		t.Errorf("got %v, want %s", err, both)
@@ -165,9 +172,10 @@ func TestTheSettingsOfTheDisksQueueAreRestored(t *testing.T) {
 	must(t, restore())
 	wanted(m, "bfq", "0")
 
+	// if the second setting cannot be changed, the first one is restored at once
 	m.Inject(simcgroup.Fault{Op: "write", File: "nomerges", Err: syscall.EINVAL})
 	if _, err := bypass(m, find(t, m, "/dev/sda")); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("got %v", err)
+		t.Errorf("error is %v, want EINVAL", err)
 	}
 	wanted(m, "bfq", "0")
 }
@@ -204,35 +212,40 @@ func TestADiskWithEnabledIOCostIsNotMeasured(t *testing.T) {
 	}
 }
 
-func TestAClassFileAcceptsTheReportAsACostModel(t *testing.T) {
-	report := Report{Disk: find(t, host(), "/dev/sda"), Kernel: "6.12.1", Measured: time.Unix(0, 0), Options: Options{Duration: time.Second, Write: true},
-		Result: Result{Model: map[string]uint64{}, QoS: map[string]uint64{"min": 60, "max": 100}}}
-	report.Disk.Model = "\"odd\": # 'name' \\"
+// costReport returns the report of a disk. With `write`, it has all keys of a cost model, and otherwise only those of reads.
+func costReport(t *testing.T, write bool) Report {
+	t.Helper()
+	report := Report{Disk: find(t, host(), "/dev/sda"), Kernel: "6.12.1", Measured: time.Unix(0, 0), Options: Options{Duration: time.Second, Write: write},
+		Result: Result{Model: map[string]uint64{}, QoS: map[string]uint64{"rpct": 50, "rlat": 50, "wpct": 50, "wlat": 50, "min": 60, "max": 100}}}
 	for i, key := range iocgroup.CostModelKeys() {
-		report.Result.Model[key] = uint64(i + 1)
+		if write || strings.HasPrefix(key, "r") {
+			report.Result.Model[key] = uint64(i + 1)
+		}
 	}
-	for _, key := range []string{"rpct", "rlat", "wpct", "wlat"} {
-		report.Result.QoS[key] = 50
-	}
-	parse := func() error {
-		class := []byte("apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n" +
-			"- {name: k8s.io/blockio, blockio: {CostModels: [/etc/sda.yaml]}}\n")
-		_, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: class}}, []classes.Kind{blockio.Kind(nil)},
-			func(string) ([]byte, error) { return report.YAML(), nil })
-		return err
-	}
+	return report
+}
 
-	if err := parse(); err != nil {
+// parse parses a class file with the report as a cost model.
+func (r Report) parse() error {
+	class := []byte("apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources:\n" +
+		"- {name: k8s.io/blockio, blockio: {CostModels: [/etc/sda.yaml]}}\n")
+	_, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: class}}, []classes.Kind{blockio.Kind(nil)},
+		func(string) ([]byte, error) { return r.YAML(), nil })
+	return err
+}
+
+func TestAClassFileAcceptsTheReportAsACostModel(t *testing.T) {
+	report := costReport(t, withWrites)
+	report.Disk.Model = "\"odd\": # 'name' \\"
+	if err := report.parse(); err != nil {
 		t.Errorf("%v in\n%s", err, report.YAML())
 	}
+}
 
-	// A calibration without writes does not have these keys.
-	for _, key := range []string{"wbps", "wseqiops", "wrandiops"} {
-		delete(report.Result.Model, key)
-	}
+func TestAClassFileRefusesTheReportOfACalibrationWithoutWrites(t *testing.T) {
 	const missing = " is missing; measure it with calibrate-io --write or --directory"
 	want := "/etc/sda.yaml:14: model: wbps" + missing + "\n/etc/sda.yaml:14: model: wseqiops" + missing + "\n/etc/sda.yaml:14: model: wrandiops" + missing
-	if err := parse(); err == nil || err.Error() != want {
+	if err := costReport(t, readsOnly).parse(); err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }

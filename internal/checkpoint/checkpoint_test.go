@@ -75,7 +75,7 @@ func TestTheDataOfBackendsSurvivesTheProcess(t *testing.T) {
 	must(t, c.SetMemory(map[string][]byte{"a": []byte("[1]"), "b": []byte("{}")}))
 	must(t, c.SetMemory(map[string][]byte{"a": []byte("[1,2]"), "b": nil}))
 
-	set(t, open(path, "boot"), "c1", gold)
+	set(t, open(path, "boot"), "c1", gold) // the first change of a process writes the whole file
 	for boot, want := range map[string]map[string][]byte{"boot": {"a": []byte("[1,2]")}, "another boot": {}} {
 		if diff := cmp.Diff(want, open(path, boot).Memory()); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", boot, diff)
@@ -121,7 +121,7 @@ func TestAFileThatCannotBeTrustedIsIgnored(t *testing.T) {
 			if _, ok := c.Get("c1"); ok {
 				t.Error("the checkpoint was used")
 			}
-			set(t, c, "c2", gold)
+			set(t, c, "c2", gold) // a new change replaces the file
 		})
 	}
 

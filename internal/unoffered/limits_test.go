@@ -71,6 +71,7 @@ func TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem(t *testing.T) {
 		"qos.noderesource.dev/rdt.x0002 and 5 more, so the pod waits; 392 more of its limits were not checked; " +
 		"nodes offer qos.noderesource.dev/rdt.gold, vendor.example/xyz.fast"
 	runOne(t, func(t *testing.T, c *cluster) {
+		// is longer than any valid name, so it does not count
 		tooLong := corev1.ResourceName("qos.noderesource.dev/rdt." + strings.Repeat("a", 300))
 		for i := range 50 {
 			c.watches[0].Add(waiting("crowd", fmt.Sprint("p", i), append(names(400, 1), tooLong)...))
@@ -203,13 +204,14 @@ func TestTheSearchForTheFirstPublisherRequestsFewNodes(t *testing.T) {
 		return nodes
 	}
 	run(t, []string{"n06"}, nodes, func(t *testing.T, c *cluster) {
-		if !slices.Equal(c.limits, []int64{1, 2, 4}) { // five nodes have expired
-			t.Errorf("the first publisher was found with responses of %v nodes", c.limits)
+		if !slices.Equal(c.limits, []int64{1, 2, 4}) {
+			t.Errorf("the first publisher was found with responses of %v nodes, want 1, 2 and 4", c.limits)
 		}
 	})
+	// the first node reports, so the first response is enough
 	run(t, []string{"n00"}, oneNode, func(t *testing.T, c *cluster) {
 		if !slices.Equal(c.limits, []int64{1}) {
-			t.Errorf("the first publisher was found with responses of %v nodes", c.limits)
+			t.Errorf("the first publisher was found with responses of %v nodes, want one of 1", c.limits)
 		}
 	})
 }
@@ -220,7 +222,12 @@ func TestAListOfAllNodesHasFewAndSmallResponses(t *testing.T) {
 	for _, test := range []struct {
 		nodes, holders int   // holders is the number of holders of each node
 		largest        int64 // the number of nodes in the largest response
-	}{{150, 0, 100}, {80, 110, 36}, {8, 2000, 2}, {4, 9000, 1}} {
+	}{
+		{nodes: 150, holders: 0, largest: 100},
+		{nodes: 80, holders: 110, largest: 36}, // 3,960 holders
+		{nodes: 8, holders: 2000, largest: 2},
+		{nodes: 4, holders: 9000, largest: 1},
+	} {
 		nodes := func() (nodes []nodeqosv1alpha1.NodeQOSResources) {
 			for i := range test.nodes {
 				node := node(fmt.Sprintf("n%03d", i), time.Now(), "gold")
@@ -265,7 +272,7 @@ func TestTheErrorThatEndsAWatchIsLogged(t *testing.T) {
 		c.watches[0].Error(&status)
 		bubble.Pass(time.Minute)
 		if len(c.watches) != 2 || !strings.Contains(c.log.String(), "too old resource version") {
-			t.Errorf("%d watches, and the log is %q", len(c.watches), c.log.String())
+			t.Errorf("%d watches, and the log is %q; want a second watch, and the error in the log", len(c.watches), c.log.String())
 		}
 	})
 }

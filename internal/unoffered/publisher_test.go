@@ -221,19 +221,14 @@ func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
 	const offered = "nodes offer qos.noderesource.dev/rdt.bronze, qos.noderesource.dev/rdt.gold, qos.noderesource.dev/rdt.silver, vendor.example/xyz.fast"
 	const about = "Warning QOSClassNotOffered : no node offers "
 	run(t, []string{"n1"}, nodes, func(t *testing.T, c *cluster) {
-		if len(c.watches) != 1 || c.options.FieldSelector != "spec.nodeName=" || c.options.ResourceVersion != "0" {
-			t.Fatalf("%d watches, of %q from %q", len(c.watches), c.options.FieldSelector, c.options.ResourceVersion)
-		}
 		stream := c.watches[0]
-		starting := waiting("a", "starting", "qos.noderesource.dev/rdt.glod")
-		starting.Status.Conditions = nil // the scheduler has not tried yet
 		scheduled := waiting("a", "scheduled", "qos.noderesource.dev/rdt.glod")
 		first := waiting("a", "init", "qos.noderesource.dev/blockio.fast")
 		first.Spec.InitContainers, first.Spec.Containers = first.Spec.Containers, nil
 		for _, pod := range []*corev1.Pod{
 			waiting("a", "misspelled", "qos.noderesource.dev/rdt.glod", "cpu"), waiting("a", "full", "qos.noderesource.dev/rdt.bronze"),
 			waiting("a", "removed", "qos.noderesource.dev/rdt.old"), waiting("a", "vendor", "vendor.example/xyz.slow"),
-			waiting("a", "others", "nvidia.com/mig-1g.5gb", "memory"), starting, scheduled, first,
+			waiting("a", "others", "nvidia.com/mig-1g.5gb", "memory"), scheduled, first,
 		} {
 			stream.Add(pod)
 		}
@@ -245,26 +240,52 @@ func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
 			"removed":    {about + "qos.noderesource.dev/rdt.old (did you mean qos.noderesource.dev/rdt.gold?), so the pod waits; " + offered},
 			"vendor":     {about + "vendor.example/xyz.slow, so the pod waits; " + offered},
 			"init":       {about + "qos.noderesource.dev/blockio.fast, so the pod waits; " + offered},
-			"full":       nil, "others": nil, "starting": nil, "scheduled": nil,
+			"full":       nil, "others": nil, "scheduled": nil,
 		} {
 			if diff := cmp.Diff(want, c.messages(pod)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", pod, diff)
 			}
 		}
+	})
+}
 
-		stream.Modify(waiting("a", "starting", "qos.noderesource.dev/rdt.glod"))
-		bubble.Pass(2 * time.Minute)
-		if got := c.messages("starting"); len(got) != 1 {
-			t.Errorf("after the scheduler has tried: %q", got)
+func TestOnlyPodsWithoutANodeAreWatched(t *testing.T) {
+	runOne(t, func(t *testing.T, c *cluster) {
+		if len(c.watches) != 1 || c.options.FieldSelector != "spec.nodeName=" || c.options.ResourceVersion != "0" {
+			t.Errorf("%d watches, of %q from version %q; want one, of spec.nodeName= from 0", len(c.watches), c.options.FieldSelector, c.options.ResourceVersion)
 		}
+	})
+}
 
-		// The next watch begins with the same pods. A sixth write finds that the event exists.
-		stream.Stop()
-		bubble.Pass(time.Minute)
-		c.watches[1].Add(waiting("a", "misspelled", "qos.noderesource.dev/rdt.glod"))
+func TestAPodGetsItsEventAfterTheSchedulerHasTried(t *testing.T) {
+	runOne(t, func(t *testing.T, c *cluster) {
+		untried := waiting("a", "web", misspelled)
+		untried.Status.Conditions = nil
+		c.watches[0].Add(untried)
 		bubble.Pass(2 * time.Minute)
-		if got := c.messages("misspelled"); len(got) != 1 || c.writes != 6 || c.log.String() != "" {
-			t.Errorf("%d writes, events %q and log:\n%s", c.writes, got, c.log.String())
+		if got := c.messages("web"); len(got) != 0 {
+			t.Errorf("before the scheduler has tried: %q, want no event", got)
+		}
+		c.watches[0].Modify(waiting("a", "web", misspelled))
+		bubble.Pass(2 * time.Minute)
+		if got := c.messages("web"); len(got) != 1 {
+			t.Errorf("after the scheduler has tried: %q, want one event", got)
+		}
+	})
+}
+
+// TestTheNextWatchMakesNoSecondEvent: each watch begins with all waiting pods. The second write finds that the event exists, which is
+// no error.
+func TestTheNextWatchMakesNoSecondEvent(t *testing.T) {
+	runOne(t, func(t *testing.T, c *cluster) {
+		c.watches[0].Add(waiting("a", "web", misspelled))
+		bubble.Pass(2 * time.Minute)
+		c.watches[0].Stop()
+		bubble.Pass(time.Minute)
+		c.watches[1].Add(waiting("a", "web", misspelled))
+		bubble.Pass(2 * time.Minute)
+		if got := c.messages("web"); len(got) != 1 || c.writes != 2 || c.log.String() != "" {
+			t.Errorf("%d writes, events %q and log %q; want 2 writes, one event, and an empty log", c.writes, got, c.log.String())
 		}
 	})
 }
