@@ -51,8 +51,8 @@ func follow(t *testing.T, during time.Duration, events []time.Duration, check re
 	return all, fresh
 }
 
-// TestMovingThreadsTakesAtMostTwoPercentOfACPU: if each call moves threads, the limit is 20%. At the beginning, there is a credit for
-// calls of 0.2 s or 2 s.
+// TestMovingThreadsTakesAtMostTwoPercentOfACPU: if each call moves threads, the limit is 20%. At the beginning, there is a credit, which
+// raises these limits once by 0.2 s or 2 s. The last call may exceed the limit.
 func TestMovingThreadsTakesAtMostTwoPercentOfACPU(t *testing.T) {
 	const during = 10 * time.Minute
 	for _, took := range []time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {

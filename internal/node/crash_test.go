@@ -159,25 +159,25 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 		allowed [][]string
 		steps   int // the minimum number of steps
 	}{
-		{"in an update", func(t *testing.T, f *crashFixture) {
+		{name: "in an update", allowed: [][]string{before, half, after}, steps: 16, do: func(t *testing.T, f *crashFixture) {
 			if err := f.updateBoth(t); err != nil {
 				t.Error(err)
 			}
-		}, [][]string{before, half, after}, 16},
-		{"in an update that the kernel refuses", func(t *testing.T, f *crashFixture) {
+		}},
+		{name: "in an update that the kernel refuses", allowed: [][]string{fast, before}, steps: 16, do: func(t *testing.T, f *crashFixture) {
 			f.backends[disk].Fail("enforce fast", errors.New("no such device"))
 			defer f.backends[disk].Fail("enforce fast", nil)
 			if err := f.Update(t.Context(), ownerA, map[string]string{cache: "gold", disk: "fast"}); err == nil {
 				t.Error("no error")
 			}
-		}, [][]string{fast, before}, 16},
-		{"while containers follow a new default", func(t *testing.T, f *crashFixture) {
+		}},
+		{name: "while containers follow a new default", allowed: [][]string{silver}, steps: 8, do: func(t *testing.T, f *crashFixture) {
 			f.text = strings.ReplaceAll(files, "defaultClass: bronze", "defaultClass: silver")
 			if err := f.configure(t, f.text); err != nil {
 				t.Error(err)
 			}
 			f.Reconcile(t.Context())
-		}, [][]string{silver}, 8},
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := 1

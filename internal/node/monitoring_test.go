@@ -71,16 +71,6 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 		f := newMonitored(t, monitoringFiles, "")
 		group := map[string]string{"mon_groups/qos-c1": "100"}
 		f.wantMonitored(t, "after the start", group)
-		f.host.Resctrl().Count("mon_groups/qos-c1", 0, "llc_occupancy", "65536")
-		sample, err := f.Usage(t.Context())
-		if err != nil || len(sample.Holders) != 1 {
-			t.Fatalf("usage of containers: %+v, error %v; want the usage of one container", sample.Holders, err)
-		}
-
-		if got := sample.Holders[0].Reading[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]; got != 65536 || sample.Holders[0].ID != "c1" {
-			t.Errorf("container %s occupies %v bytes", sample.Holders[0].ID, got)
-		}
-
 		f.restart(t)
 		f.Reconcile(t.Context())
 		f.wantMonitored(t, "after a restart, before the runtime has reported its containers", group)
@@ -88,13 +78,31 @@ func TestAContainerIsMonitoredFromItsStartToItsEnd(t *testing.T) {
 		f.wantMonitored(t, "after a restart", group)
 		f.Stop("c1")
 		f.wantMonitored(t, "after the end", map[string]string{})
+	})
+}
 
-		f.start(t)
-		f.wantMonitored(t, "after another start", group)
+func TestAContainerThatEndedWhileThePluginWasAwayIsNotMonitored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newMonitored(t, monitoringFiles, "")
 		f.restart(t)
 		f.Synchronize(nil, nil)
 		f.Reconcile(t.Context())
 		f.wantMonitored(t, "after a restart without the container", map[string]string{})
+	})
+}
+
+func TestTheUsageOfAMonitoredContainerIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newMonitored(t, monitoringFiles, "")
+		f.host.Resctrl().Count("mon_groups/qos-c1", 0, "llc_occupancy", "65536")
+		sample, err := f.Usage(t.Context())
+		if err != nil || len(sample.Holders) != 1 {
+			t.Fatalf("usage of containers: %+v, error %v; want the usage of one container", sample.Holders, err)
+		}
+		c := sample.Holders[0]
+		if got := c.Reading[classes.Series{Measure: "llc_occupancy_bytes", Part: "0"}]; got != 65536 || c.ID != "c1" {
+			t.Errorf("container %s occupies %v bytes, want c1 and 65536", c.ID, got)
+		}
 	})
 }
 

@@ -25,6 +25,7 @@ func TestAContainerWhoseClassCannotBeEnforcedIsNotStarted(t *testing.T) {
 	}
 }
 
+// TestAContainerCreatedWithoutThePluginStartsInItsClass: if it requests a class, it is counted as adopted.
 func TestAContainerCreatedWithoutThePluginStartsInItsClass(t *testing.T) {
 	f := newFixture(t)
 	for id, p := range map[string]classes.Holder{"c1": pod("a", requesting("test.example/cache=gold")), "c2": pod("b", nil)} {
@@ -35,7 +36,7 @@ func TestAContainerCreatedWithoutThePluginStartsInItsClass(t *testing.T) {
 	f.wantClass(t, "c1", cache, "gold/pod")
 	f.wantClass(t, "c2", cache, "bronze/default")
 	if got := f.Status().Adopted; got != 1 {
-		t.Errorf("%d containers are counted as adopted, want 1: the one that requests a class", got)
+		t.Errorf("%d containers are counted as adopted, want only c1, which requests a class", got)
 	}
 }
 

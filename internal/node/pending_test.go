@@ -47,6 +47,7 @@ func withPending(t *testing.T) (f *fixture, first, second state.Existing) {
 	return f, first, second
 }
 
+// TestARunningContainerGetsAPendingClassOnceThereIsRoom: its refusal is reported until then, and counted once.
 func TestARunningContainerGetsAPendingClassOnceThereIsRoom(t *testing.T) {
 	f, first, second := withPending(t)
 	f.Repair(t.Context())

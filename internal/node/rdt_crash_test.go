@@ -85,12 +85,15 @@ func TestACrashDuringAMoveLeavesNoProcessInAnotherClass(t *testing.T) {
 		// The field `may` lists the allowed classes after the recovery.
 		may []string
 	}{
-		{"by an update", "rdt=gold", nil, update("silver"), []string{"gold", "silver"}},
-		{"by an update back to the class of its creation", "rdt=gold", update("silver"), update("gold"), []string{"gold", "silver"}},
-		{"by an update to the system default", "rdt=gold", nil, update(""), []string{"gold", ""}},
-		{"by an update back to the system default", "rdt=", update("silver"), update(""), []string{"silver", ""}},
-		{"by another default", "", nil, setDefault("silver"), []string{"silver"}},
-		{"by another default, back to the first", "", setDefault("silver"), setDefault("bronze"), []string{"bronze"}},
+		{name: "by an update", request: "rdt=gold", do: update("silver"), may: []string{"gold", "silver"}},
+		{
+			name: "by an update back to the class of its creation", request: "rdt=gold", before: update("silver"), do: update("gold"),
+			may: []string{"gold", "silver"},
+		},
+		{name: "by an update to the system default", request: "rdt=gold", do: update(""), may: []string{"gold", ""}},
+		{name: "by an update back to the system default", request: "rdt=", before: update("silver"), do: update(""), may: []string{"silver", ""}},
+		{name: "by another default", do: setDefault("silver"), may: []string{"silver"}},
+		{name: "by another default, back to the first", before: setDefault("silver"), do: setDefault("bronze"), may: []string{"bronze"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := 1

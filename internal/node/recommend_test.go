@@ -43,13 +43,13 @@ func wantRecommended(t *testing.T, got reports.Recommendation, want string) {
 }
 
 // TestANodeRecommendsTheSmallestClassThatFits lets containers write at different rates: free without a class, bound at the
-// limit of its class, modest far below its limit, large more than any class allows, and idle nothing.
+// limit of its class, modest far below its limit, and idle nothing. The classes allow 10, 100 and 300 MB/s.
 func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
 		free, bound, modest := b.runs(t, "free", ""), b.runs(t, "bound", "blockio=slow"), b.runs(t, "modest", "blockio=fast")
-		large, idle := b.runs(t, "large", ""), b.runs(t, "idle", "")
-		b.records(t, 25, map[string]uint64{free: 60, bound: 10, modest: 4, large: 900, idle: 0}, bound)
+		idle := b.runs(t, "idle", "")
+		b.records(t, 25, map[string]uint64{free: 60, bound: 10, modest: 4, idle: 0}, bound)
 
 		got := b.recommends(t, "free")
 		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
@@ -65,15 +65,24 @@ func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 		got = b.recommends(t, "bound")
 		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
 		if !got.Held || got.Present != "slow" {
-			t.Errorf("recommended is %+v", got)
+			t.Errorf("recommended is %+v, want that the limit of the present class slow was reached", got)
 		}
 		got = b.recommends(t, "modest")
 		wantRecommended(t, got, "fits slow ThrottleWriteBps sda 10")
 		if !got.Full || got.Held { // bound has the only slot of slow
-			t.Errorf("recommended is %+v", got)
+			t.Errorf("recommended is %+v, want a full class", got)
 		}
-		got = b.recommends(t, "large")
-		wantRecommended(t, got, "add  ThrottleWriteBps sda 1800") // a new class, with twice the use
+		wantRecommended(t, b.recommends(t, "idle"), "unused ")
+	})
+}
+
+// TestANodeProposesAClassWithTwiceTheUseIfNoneFits has a container that writes more than any class allows.
+func TestANodeProposesAClassWithTwiceTheUseIfNoneFits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBlamed(t, blamedFiles)
+		b.records(t, 25, map[string]uint64{b.runs(t, "large", ""): 900})
+		got := b.recommends(t, "large")
+		wantRecommended(t, got, "add  ThrottleWriteBps sda 1800")
 		want := map[string]any{"apiVersion": "qos.noderesource.dev/v1alpha1", "kind": "QOSClassConfig", "resources": []any{map[string]any{
 			"name": "k8s.io/blockio", "classes": []any{map[string]any{"name": "main-fit"}},
 			"blockio": map[string]any{"Classes": map[string]any{"main-fit": []any{map[string]any{"Devices": []any{"/dev/sda"}, "ThrottleWriteBps": "1800M"}}}},
@@ -81,7 +90,6 @@ func TestANodeRecommendsTheSmallestClassThatFits(t *testing.T) {
 		if diff := cmp.Diff(want, got.ClassFile); diff != "" {
 			t.Errorf("class file (-want +got):\n%s", diff)
 		}
-		wantRecommended(t, b.recommends(t, "idle"), "unused ")
 	})
 }
 
@@ -149,7 +157,7 @@ func TestAClassOfPodsMustFitAllContainersOfThePod(t *testing.T) {
 		got := b.recommends(t, "db")
 		wantRecommended(t, got, "fits medium ThrottleWriteBps sda 100")
 		if got.Name != "" || got.PodUID != "uid-db" || got.Figures[0].Need != 34e6 {
-			t.Errorf("recommended is %+v", got)
+			t.Errorf("recommended is %+v, want the sum of 34 MB/s, for the pod", got)
 		}
 	})
 }

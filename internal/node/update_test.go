@@ -155,7 +155,7 @@ func TestAnUpdateThatTheRuntimeMakesTooLateIsUndone(t *testing.T) {
 			}
 
 			<-time.After(runtime.after)
-			runtime.after = 0
+			runtime.after = 0 // from here on, the runtime answers at once
 			f.Repair(t.Context())
 			if stored, _ := runtime.set.Load("test.class"); stored != class {
 				t.Errorf("the runtime stores %v, want %q", stored, class)

@@ -200,7 +200,7 @@ func TestAHungMeasurementDelaysNoUpdateAndNoStopForLong(t *testing.T) {
 		f.wantBlocked(t, 0, "") // the call may still return in time
 		b.Use("c-b", 10)
 
-		f.wantUsed(t, cache, map[string]float64{"bronze": 10})
+		f.wantUsed(t, cache, map[string]float64{"bronze": 10}) // measures c-a, too
 		f.wantBlocked(t, 2, "measure test.example/cache of pod ns/c container main")
 		f.mustUpdate(t, ownerA, map[string]string{cache: "silver"})
 		f.wantClass(t, "c-a", cache, "silver/update")

@@ -123,7 +123,7 @@ func TestAContainerGetsItsRequestedClassesAlthoughThatOfItsClaimFails(t *testing
 
 	backends[classes.ClaimResource].Fail("enforce slow", errors.New("no such device"))
 	want := map[string]string{"c1:/data": "gold", "c1:/other": "gold"}
-	check := func(when string) {
+	wantVolumesInClassAndClaimRefused := func(when string) {
 		t.Helper()
 		if diff := cmp.Diff(want, backends[volumeIO].Enforced()); diff != "" {
 			t.Errorf("%s: classes of volumes (-want +got):\n%s", when, diff)
@@ -142,11 +142,11 @@ func TestAContainerGetsItsRequestedClassesAlthoughThatOfItsClaimFails(t *testing
 		t.Errorf("the start returned %v", err)
 	}
 
-	check("after the start")
+	wantVolumesInClassAndClaimRefused("after the start")
 
 	backends[volumeIO].Lose("c1:/data")
 	f.Repair(t.Context())
-	check("after a repair")
+	wantVolumesInClassAndClaimRefused("after a repair")
 }
 
 // TestAVolumeHasItsClassOnlyIfTheNewLimitsAreInForce changes the limits of a class while reads from the kernel fail.
@@ -167,7 +167,7 @@ func TestAVolumeHasItsClassOnlyIfTheNewLimitsAreInForce(t *testing.T) {
 	set(2)
 	f.Synchronize(nil, nil)
 	f.mustRun(t, pod("p-c1", nil), container("c1"))
-	check := func(when, want string, refusals int) {
+	wantClaimed := func(when, want string, refusals int) {
 		t.Helper()
 		volumes, reported := f.Assignments()[0].Containers[0].Volumes, false
 		for _, a := range volumes[0].Assignments {
@@ -186,16 +186,16 @@ func TestAVolumeHasItsClassOnlyIfTheNewLimitsAreInForce(t *testing.T) {
 		}
 	}
 
-	check("at first", "slow", 0)
+	wantClaimed("at first", "slow", 0)
 
 	backends[classes.ClaimResource].Fail("observe", errors.New("input/output error"))
 	set(2)
-	check("after the same claims again", "slow", 0)
+	wantClaimed("after the same claims again", "slow", 0)
 	set(3)
-	check("while the kernel cannot be read", classes.SystemDefault, 1)
+	wantClaimed("while the kernel cannot be read", classes.SystemDefault, 1)
 	backends[classes.ClaimResource].Fail("observe", nil)
 	f.Repair(t.Context())
-	check("after a repair", "slow", 0)
+	wantClaimed("after a repair", "slow", 0)
 }
 
 // TestTheLimitsOfAClaimAreReportedAlthoughARequestOfItsVolumeIsRefused has two volumes that request class rare of capacity 1, and that

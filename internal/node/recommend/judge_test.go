@@ -50,40 +50,57 @@ func ladder() []recommend.Class {
 // and at least twice the present limit if that was reached.
 func TestTheSmallestClassWhoseLimitIsRarelyCloseIsRecommended(t *testing.T) {
 	for _, test := range []struct {
-		name   string
-		demand recommend.Demand
-		want   string  // the outcome, the class, and the bounds
-		left   float64 // the part of the limit that the container leaves unused
-		held   bool    // whether the present limit is reached too often
+		name    string
+		present string
+		use     recommend.Use // of writes to sda, if it has no other series
+		want    string        // the outcome, the class, and the bounds
+		left    float64       // the part of the limit that the container leaves unused
+		held    bool          // whether the present limit is reached too often
 	}{
-		{"below the smallest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 50)}}}, "fits small 100", 0.5, false},
-		{"70% of the smallest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 70)}}}, "fits small 100", 0.3, false},
-		{"71% of the smallest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 71)}}}, "fits medium 200", 1 - 71./200, false},
-		{"a rare peak", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(19, 50, 1000)}}}, "fits small 100", 0, false},
-		{"two of 20 points", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(18, 50, 120, 130)}}}, "fits medium 200", 1 - 130./200, false},
-		{"more than the largest class", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 1010)}}}, "add  2100", 1 - 1010./2100, false},
-		{"use of a disk that no class limits", recommend.Demand{Uses: []recommend.Use{{Series: onOther, Values: constant(20, 8)}}}, "add  16", 0.5, false},
-		{"rare use of a disk that no class limits", recommend.Demand{Uses: []recommend.Use{{Series: onOther, Values: constant(39, 0, 8)}}}, "add  16", 1, false},
-		{"no use", recommend.Demand{Uses: []recommend.Use{{Series: wrote, Values: constant(20, 0)}}}, "unused ", 0, false},
-		{"only reads, which no class limits", recommend.Demand{Uses: []recommend.Use{{Series: read, Values: constant(20, 5)}}}, "unused ", 0, false},
-		{"the limit of the present class is reached",
-			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 99), Held: held(20)}}}, "fits medium 200", 1 - 99./200, true},
-		{"the limit is reached with a low mean",
-			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60), Held: held(20)}}}, "fits medium 200", 0.7, true},
-		{"the limit is rarely reached",
-			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(19, 50, 99), Held: append(make([]bool, 19), true)}}},
-			"fits small 100", 0.01, false},
-		{"close to the limit of the present class, and never at it",
-			recommend.Demand{Present: "small", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 85), Held: make([]bool, 20)}}}, "fits small 100", 0.15, false},
-		{"the limit of the largest class is reached",
-			recommend.Demand{Present: "large", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 399), Held: held(20)}}}, "add  800", 1 - 399./800, true},
-		{"less than half of the limit of a smaller class", recommend.Demand{Present: "large", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 20)}}}, "fits small 100", 0.8, false},
-		{"more than half of the limit of a smaller class",
-			recommend.Demand{Present: "medium", Uses: []recommend.Use{{Series: wrote, Values: constant(20, 60)}}}, "fits medium 200", 0.7, false},
+		{name: "below the smallest class", use: recommend.Use{Values: constant(20, 50)}, want: "fits small 100", left: 0.5},
+		{name: "70% of the smallest class", use: recommend.Use{Values: constant(20, 70)}, want: "fits small 100", left: 0.3},
+		{name: "71% of the smallest class", use: recommend.Use{Values: constant(20, 71)}, want: "fits medium 200", left: 1 - 71./200},
+		{name: "a rare peak", use: recommend.Use{Values: constant(19, 50, 1000)}, want: "fits small 100", left: 0},
+		{name: "two of 20 points", use: recommend.Use{Values: constant(18, 50, 120, 130)}, want: "fits medium 200", left: 1 - 130./200},
+		{name: "more than the largest class", use: recommend.Use{Values: constant(20, 1010)}, want: "add  2100", left: 1 - 1010./2100},
+		{name: "use of a disk that no class limits", use: recommend.Use{Series: onOther, Values: constant(20, 8)}, want: "add  16", left: 0.5},
+		{name: "rare use of a disk that no class limits", use: recommend.Use{Series: onOther, Values: constant(39, 0, 8)}, want: "add  16", left: 1},
+		{name: "no use", use: recommend.Use{Values: constant(20, 0)}, want: "unused "},
+		{name: "only reads, which no class limits", use: recommend.Use{Series: read, Values: constant(20, 5)}, want: "unused "},
+		{
+			name: "the limit of the present class is reached", present: "small", use: recommend.Use{Values: constant(20, 99), Held: held(20)},
+			want: "fits medium 200", left: 1 - 99./200, held: true,
+		},
+		{
+			name: "the limit is reached with a low mean", present: "small", use: recommend.Use{Values: constant(20, 60), Held: held(20)},
+			want: "fits medium 200", left: 0.7, held: true,
+		},
+		{
+			name: "the limit is rarely reached", present: "small", use: recommend.Use{Values: constant(19, 50, 99), Held: append(make([]bool, 19), true)},
+			want: "fits small 100", left: 0.01,
+		},
+		{
+			name: "close to the limit of the present class, and never at it", present: "small", use: recommend.Use{Values: constant(20, 85), Held: make([]bool, 20)},
+			want: "fits small 100", left: 0.15,
+		},
+		{
+			name: "the limit of the largest class is reached", present: "large", use: recommend.Use{Values: constant(20, 399), Held: held(20)},
+			want: "add  800", left: 1 - 399./800, held: true,
+		},
+		{
+			name: "less than half of the limit of a smaller class", present: "large", use: recommend.Use{Values: constant(20, 20)},
+			want: "fits small 100", left: 0.8,
+		},
+		{
+			name: "more than half of the limit of a smaller class", present: "medium", use: recommend.Use{Values: constant(20, 60)},
+			want: "fits medium 200", left: 0.7,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.demand.Classes = ladder()
-			got := recommend.Judge(&test.demand)
+			if test.use.Series == (classes.Series{}) {
+				test.use.Series = wrote
+			}
+			got := recommend.Judge(&recommend.Demand{Present: test.present, Uses: []recommend.Use{test.use}, Classes: ladder()})
 			if texts := outcome(got); texts != test.want || got.Held != test.held {
 				t.Errorf("advice is %q, held %t; want %q\n%+v", texts, got.Held, test.want, got)
 			}
