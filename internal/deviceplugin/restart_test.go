@@ -100,7 +100,7 @@ func TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices(t
 	r := newRig(t)
 	r.allocateThreeThenOfferOne()
 	r.stop()
-	must.Do(t, os.Remove(filepath.Join(r.kubelet.PluginsDir(), kubeletSocket)))
+	must.Do(t, os.Remove(filepath.Join(r.kubelet.PluginsDir(), kubeletSocket))) // the next shim cannot register
 
 	r.replacePublisher()
 	var later atomic.Int64

@@ -70,7 +70,7 @@ type strangeInfo struct{}
 
 func (strangeInfo) AuthType() string { return "strange" }
 
-func TestAPeerThatTheKernelDoesNotReportIsRefused(t *testing.T) {
+func TestAPeerThatIsUnknownOrNotAllowedIsRefused(t *testing.T) {
 	for name, ctx := range map[string]context.Context{
 		"without a peer":         t.Context(),
 		"with other credentials": peer.NewContext(t.Context(), &peer.Peer{AuthInfo: credentials.AuthInfo(strangeInfo{})}),

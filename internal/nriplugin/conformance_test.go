@@ -218,7 +218,7 @@ func TestABackendWithoutAConfigurationWritesNothing(t *testing.T) {
 			text := conformanceFile(scope, 0, conforming()[kind.Field], "a", "b")
 			config, err := classes.Parse([]classes.File{{Name: "a.yaml", Data: []byte(text)}}, r.kinds, nil)
 			must(t, err)
-			r.host.intercept(func(op, path string) error { return fmt.Errorf("%s %s", op, path) })
+			r.host.intercept(func(op, path string) error { return fmt.Errorf("%s %s", op, path) }) // each change of the machine fails
 			defer r.host.heal()
 
 			backend := kind.New(conformanceResource, scope)

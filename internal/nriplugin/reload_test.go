@@ -66,6 +66,7 @@ func TestRunningContainersGetChangedMasksAndRates(t *testing.T) {
 	p.mustConfigure(t, changed(`exclusive: {l3Allocation: "50%"`, `exclusive: {l3Allocation: "75%"`, `shared: {l3Allocation: "50%"`, `shared: {l3Allocation: "25%"`,
 		"ThrottleReadBps: 1M", "ThrottleReadBps: 2M"))
 	p.world.Expect.Limits[disks]["slow"] = map[string]string{"io.max": "254:0 rbps=2000000\n254:16 rbps=2000000"}
+	// of the 12 bits of each L3 cache, 75% are the lower nine, and 25% the upper three
 	p.world.Expect.Schemata = map[string]string{"gold": "L3:0=1ff;1=1ff", "bronze": "L3:0=e00;1=e00"}
 	p.world.Hold(t)
 	c := p.container(t, p.slow)

@@ -188,6 +188,7 @@ func TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull(t 
 		r.wantRefused(t, "third ClassFull")
 		r.world.Hold(t)
 
+		// when a slot is free, the kubelet creates the container again, and it starts
 		r.mustStop(t, second)
 		r.mustRun(t, r.podOf(t, id))
 		r.wantRefused(t)
