@@ -49,9 +49,9 @@ func TestProblemsOfClaimsHavePlaceAndRemedy(t *testing.T) {
 		{"a mapping", pvc("", "{requests: {iops: {read: 1}}}"), at + `.iops: must be a quantity like 500, 10M or 64Ki, not a mapping`},
 		{"no value", pvc("", "{requests: {iops: }}"), at + `.iops: must be a quantity like 500, 10M or 64Ki, not empty`},
 		{"a request twice", pvc("", "{requests: {iops: 5, iops: 6}}"), at + `.iops: is defined twice; remove one of them`},
-		{"a request by a merge key", "x: &x {iops: 5}\n---\n" + pvc("", "{requests: {<<: {iops: 5}}}"),
-			"a.yaml:7: PersistentVolumeClaim data: spec.resources.requests.iops: is set by the merge key <<; write the field here instead"},
-		{"requests that are no mapping", pvc("", "{requests: [iops]}\n  x: {iops: 1}"), at + `: must be a mapping, not a list`},
+		{"a request by a merge key", pvc("", "{requests: {<<: {iops: 5}}}"),
+			"a.yaml:5: PersistentVolumeClaim data: spec.resources.requests.iops: is set by the merge key <<; write the field here instead"},
+		{"requests that are no mapping, in a text with the field iops", pvc("", "{requests: [iops]}\n  x: {iops: 1}"), at + `: must be a mapping, not a list`},
 		{"another class with the same name", pvc("", askIOPS) + "---\n" + volumeClass(className, "iops: 400"), at +
 			": needs a VolumeAttributesClass named " + className + ", but the input has one with this name and other values; rename the one in the input"},
 		{"a class with the same name and another parameter", pvc("", askIOPS) + "---\n" + volumeClass(className, "iops: 500", "type: 1"), at +

@@ -108,11 +108,12 @@ func TestPodsOfARemovedClassAreDeletedOnRequest(t *testing.T) {
 	removed.Draining = true
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{removed, class("silver", 1)})
 	for _, test := range []struct {
-		flag, evicts bool
+		flag, evicts bool // --no-execute, and onClassRemoved: evict
 		want         resourcev1.DeviceTaintEffect
 	}{
-		{true, true, resourcev1.DeviceTaintEffectNoExecute}, {true, false, resourcev1.DeviceTaintEffectNoSchedule},
-		{false, true, resourcev1.DeviceTaintEffectNoSchedule},
+		{flag: true, evicts: true, want: resourcev1.DeviceTaintEffectNoExecute},
+		{flag: true, want: resourcev1.DeviceTaintEffectNoSchedule},
+		{evicts: true, want: resourcev1.DeviceTaintEffectNoSchedule},
 	} {
 		s.Assignments.Evictions = nil
 		if test.evicts {

@@ -99,6 +99,7 @@ func TestAClientThatOpensManyConnectionsLosesOnlyItsOwn(t *testing.T) {
 		idle = append(idle, conn)
 	}
 
+	// The server keeps at most the newest maxConnections.
 	for _, conn := range idle[:9*maxConnections] {
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {

@@ -13,7 +13,8 @@ import (
 )
 
 // TestTheCountOfAnExistingEventContinues adds a record to an event with the count 3, whose last occurrence was at second 30. If the
-// first occurrence of the record is later, its counter was reset. `changed` is false if the event already includes the record.
+// first occurrence of the record is later, its counter was reset. Otherwise the event gets
+// the count of the record, but at least one more than before. `changed` is false if the event already includes the record.
 func TestTheCountOfAnExistingEventContinues(t *testing.T) {
 	at := func(seconds int64) time.Time { return time.Unix(seconds, 500) }
 	event := &corev1.Event{Count: 3, FirstTimestamp: metav1.Unix(10, 0), LastTimestamp: metav1.Unix(30, 0)}

@@ -132,6 +132,15 @@ func (r *rig) takeRequests() []string {
 	return requests
 }
 
+// wantRetriesOfAnHour checks the number of evictions requested since the last call, an hour ago: one after each delay, which is a random
+// part of a minute.
+func (r *rig) wantRetriesOfAnHour() {
+	r.t.Helper()
+	if tries := len(r.takeRequests()); tries < 60 || tries > 300 {
+		r.t.Errorf("%d requests in an hour, want about every half minute", tries)
+	}
+}
+
 func allow(string) error { return nil }
 
 // setTargets makes the plugin report the container "main" of each pod as an eviction target. A pod is given as

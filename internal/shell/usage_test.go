@@ -89,10 +89,10 @@ k8s.io/rdt  <system default>  0     1000
 k8s.io/rdt  bronze            0     3.0Mi
 k8s.io/rdt  gold              0     30Mi
 `},
-		{"watts of packages beside the cache with the same number", energyAt(0, 10, 1), energyAt(2, 35, 1.5), shell.UsageView{SortBy: "watts"}, `
+		{"watts of packages beside the cache with the same number", energyAt(0, 10, 1), energyAt(2, 34, 1.4), shell.UsageView{SortBy: "watts"}, `
 RESOURCE    CLASS  PART       CACHE  WATTS  FARADS/s
 k8s.io/rdt  gold   package 0  -      12     0.2
-k8s.io/rdt  gold   package 1  -      0.125  -
+k8s.io/rdt  gold   package 1  -      0.120  -
 k8s.io/rdt  gold   0          4.0Mi  -      -
 `},
 		{"the share of the time in which a counter has counted",

@@ -52,6 +52,8 @@ func (c stillController) modify(t *testing.T, parameters map[string]string) erro
 	return err
 }
 
+// TestAVolumeIsModifiedWhenItsLimitsAreInForce: the limits must be in force for the volumes of running containers. Those of other
+// containers must have no problem with the limits. `want` is a part of the message if there is a code.
 func TestAVolumeIsModifiedWhenItsLimitsAreInForce(t *testing.T) {
 	silver := map[string]string{"iops": "500"}
 	for _, test := range []struct {
