@@ -35,7 +35,7 @@ func TestALegendHasTheLabelsOfItsSeries(t *testing.T) {
 }
 
 // TestThePictureOfTheDashboardHasAllPanels: a number of problems is red (#c0392b) if it is not 0. A legend has four lines, so of five series,
-// the first three have a line each.
+// the first three have a line each. The series with the highest value comes first.
 func TestThePictureOfTheDashboardHasAllPanels(t *testing.T) {
 	d := must.Get(dashboard.Read("../../deploy/monitoring/dashboard.json"))(t)
 

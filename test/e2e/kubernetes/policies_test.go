@@ -134,6 +134,7 @@ func referencesAreBounded(t *testing.T, n *node) {
 	}
 }
 
+// manyContainers creates a pod whose containers request classes in turn by limits, by an annotation of their own, and by that of the pod.
 func manyContainers(t *testing.T, n *node) {
 	r := request{Defaults: true, Annotations: map[string]string{podAnnotation: "qos.noderesource.dev/network=fast,rdt=bronze,blockio=slow"}}
 	for i := range 20 {
@@ -192,6 +193,7 @@ func workloads(t *testing.T, n *node) {
 	}
 }
 
+// requestsStay tries to change the requests of a pod by all ways of the API, before and after the namespace allows changes.
 func requestsStay(t *testing.T, n *node) {
 	const ours = "container.qos.noderesource.dev/main"
 	manifest := strings.Replace(unitsOf("default", nil), `"generateName":"asks-"`, `"name":"stays","annotations":{"`+ours+`":"blockio=slow"}`, 1)

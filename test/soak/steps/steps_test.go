@@ -118,7 +118,7 @@ func TestReasonsAreFoundInErrors(t *testing.T) {
 // TestInACalmNodeEveryFailureNeedsAPermittedReason: `calm` is false after a kill of the plugin or similar trouble, and
 // `others` is true if other operations ran at the same time.
 func TestInACalmNodeEveryFailureNeedsAPermittedReason(t *testing.T) {
-	busy := errors.New("device or resource busy")
+	busy, full := errors.New("device or resource busy"), errors.New("x is full: 2")
 	for _, test := range []struct {
 		name         string
 		operation    operation
@@ -126,13 +126,15 @@ func TestInACalmNodeEveryFailureNeedsAPermittedReason(t *testing.T) {
 		calm, others bool
 		want         string
 	}{
-		{"done", operation{judged: true}, nil, true, false, ""},
-		{"success of an operation that must fail", operation{judged: true, must: true, may: []string{unknownClass}}, nil, true, false, "should have been refused"},
-		{"failure for a permitted reason", operation{judged: true, may: []string{classFull}}, errors.New("x is full: 2"), true, false, ""},
-		{"failure for another reason", operation{judged: true, may: []string{classFull}}, busy, true, false, "failed for an unexpected reason: device or resource busy"},
-		{"failure for another reason, after trouble", operation{judged: true}, busy, false, false, ""},
-		{"failure of an operation that is not judged", operation{}, busy, true, false, ""},
-		{"a concurrent operation took the last slot", operation{judged: true}, errors.New("x is full: 2"), true, true, ""},
+		{name: "done", operation: operation{judged: true}, calm: true},
+		{name: "success of an operation that must fail", operation: operation{judged: true, must: true, may: []string{unknownClass}}, calm: true,
+			want: "should have been refused"},
+		{name: "failure for a permitted reason", operation: operation{judged: true, may: []string{classFull}}, err: full, calm: true},
+		{name: "failure for another reason", operation: operation{judged: true, may: []string{classFull}}, err: busy, calm: true,
+			want: "failed for an unexpected reason: device or resource busy"},
+		{name: "failure for another reason, after trouble", operation: operation{judged: true}, err: busy},
+		{name: "failure of an operation that is not judged", operation: operation{}, err: busy, calm: true},
+		{name: "a concurrent operation took the last slot", operation: operation{judged: true}, err: full, calm: true, others: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := judge(&test.operation, test.err, test.calm, test.others)
