@@ -82,7 +82,6 @@ func TestARefusedAnnotationIsReportedOnce(t *testing.T) {
 	if got := r.events(); len(got) != 0 || len(r.applied) != 2 {
 		t.Errorf("the events are %q, want none; the objects are %q, want two", got, r.applied)
 	}
-
 }
 
 func TestAChangedAnnotationIsTriedAtOnceAfterARefusal(t *testing.T) {

@@ -213,7 +213,6 @@ func TestOnlyThePublisherReportsClasses(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-
 }
 
 // TestReportedClassesAreNotCheckedAsRequests: the report changes a pod that the policies would now refuse. They check neither this change,

@@ -232,7 +232,7 @@ func runsContainers(t *testing.T, p *pod) {
 		t.Errorf("resctrl group of an exec'd process: %q, want %q", got, want)
 	}
 	if got := c.printed(t); got != "res:\nmon:" {
-		t.Errorf("the container is in the resctrl group %q", got)
+		t.Errorf("the resctrl group of a container is %q, want none", got)
 	}
 	if got := len(p.node.processes(t, c.cgroup())); got != 1 {
 		t.Errorf("%d processes in the container's cgroup, want 1", got)

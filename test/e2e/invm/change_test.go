@@ -54,7 +54,7 @@ func laterProcesses(t *testing.T, p *pod) {
 	n.setDefault(t, strings.Replace(classFile, "  defaultClass: bronze\n", "", 1), "")
 	none := p.run(t, spec{name: "none"})
 	if got := none.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); got != "res:/\nmon:\n" {
-		t.Errorf("a container without a class is in the groups %q", got)
+		t.Errorf("a container without a class is in the groups %q, want the root group", got)
 	}
 	p.update(t, "none", "rdt=gold")
 	timeExecs(t, none, "res:qos-gold", "a change of a container without a class")
@@ -177,7 +177,7 @@ func podChanges(t *testing.T, shared *pod) {
 	wantLimits(t, n.limits(t, p.cgroup()), slower)
 	_, err := output("qos-nri-plugin", "update", p.name(), podBlockio+"=none")
 	if err == nil || !strings.Contains(err.Error(), `class "none" of qos.noderesource.dev/pod-blockio`) {
-		t.Errorf("an update to an unknown class returned %v", err)
+		t.Errorf("an update to an unknown class returned %v, want an error that names the class", err)
 	}
 
 	wantLimits(t, n.limits(t, p.cgroup()), slower)
@@ -208,7 +208,7 @@ func removedClass(t *testing.T, shared *pod) {
 
 	_, err := p.create(t, spec{name: "one"})
 	if err == nil || !strings.Contains(err.Error(), `class "gold"`) {
-		t.Errorf("the creation of a container in a draining class returned %v", err)
+		t.Errorf("the creation of a container in a draining class returned %v, want an error that names the class", err)
 	}
 
 	n.holds(t)

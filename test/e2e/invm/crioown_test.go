@@ -71,7 +71,7 @@ func ownClasses(t *testing.T, p *pod) {
 
 	printed, err := output("qos-nri-plugin", "check", "--runtime-endpoint", "unix://"+n.kind.socket, "--nri-socket", nriSocket)
 	if err == nil {
-		t.Error("check finds no problem with CRI-O's own configuration of RDT")
+		t.Error("check finds no problem with CRI-O's own configuration of RDT, want an error")
 	}
 
 	for _, want := range []string{"rdt_config_file", "blockio_config_file"} {

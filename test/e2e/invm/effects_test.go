@@ -56,7 +56,7 @@ func (n *node) killOrder(t *testing.T, late *container, story stories.Story) {
 		})
 	}
 	if killed := first.number(t, "memory.events", "oom_kill"); killed != kills {
-		t.Errorf("%d processes were killed in %d rounds", killed, kills)
+		t.Errorf("%d processes were killed in %d rounds, want one in each", killed, kills)
 	}
 	t.Logf("in %d of %d rounds, the process with the higher score was killed", kills, kills)
 }
@@ -112,6 +112,6 @@ func stallingMemory(t *testing.T, n *node) {
 		return nil
 	})
 	if killed, used := c.number(t, "memory.events", "oom_kill"), c.number(t, "memory.current", ""); killed > 0 || used > 32*megabyte {
-		t.Errorf("%d processes were killed, %d bytes are in use", killed, used)
+		t.Errorf("%d processes were killed, and %d bytes are in use; want none killed, and at most 32 MiB in use", killed, used)
 	}
 }

@@ -36,7 +36,7 @@ func cpusComeAndGo(t *testing.T, p *pod) {
 	p.run(t, spec{name: "two"}).wantGroup(t, "qos-gold")
 	printed, err := output("qos-nri-plugin", "check", configDir)
 	if lines := strings.Count(printed, reason); err != nil || lines != 1 {
-		t.Errorf("check prints the reason %d times, with the error %v:\n%s", lines, err, printed)
+		t.Errorf("check prints the reason %d times, want once, and returned %v:\n%s", lines, err, printed)
 	}
 
 	mustWrite(t, secondCPU, "1")

@@ -35,7 +35,7 @@ func latency(t *testing.T, p *pod) {
 
 	p.update(t, "quick", "blockio=")
 	if got := mustRead(t, file); got != "" {
-		t.Errorf("io.latency is %q after the class was left", got)
+		t.Errorf("io.latency is %q after the container has left its class, want it empty", got)
 	}
 	writeClassFile(t, classFile)
 	n.wantLatencyEffective(t, "")

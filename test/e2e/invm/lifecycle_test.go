@@ -82,7 +82,7 @@ func changedClass(t *testing.T, p *pod) {
 
 	_, err := output("qos-nri-plugin", "update", p.name(), "changed", "rdt=silver,blockio=none")
 	if err == nil || !strings.Contains(err.Error(), `class "none" of k8s.io/blockio`) {
-		t.Errorf("an update to an unknown class returned %v", err)
+		t.Errorf("an update to an unknown class returned %v, want an error that names the class", err)
 	}
 
 	c.wantGroup(t, "qos-gold")
@@ -125,7 +125,7 @@ func restarts(t *testing.T, p *pod) {
 	}
 
 	if got := c.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-gold\n") {
-		t.Errorf("a process exec'd after the restarts is in group %q", got)
+		t.Errorf("a process exec'd after the restarts is in group %q, want qos-gold", got)
 	}
 }
 
@@ -154,6 +154,8 @@ func pluginRestart(t *testing.T, p *pod) {
 	p.admit(t, spec{name: "next"})
 }
 
+// runtimeRestart: while the runtime is gone, the plugin reports that it is not registered. After the return of the runtime, all containers
+// have the same assignments as before.
 func runtimeRestart(t *testing.T, p *pod) {
 	n := p.node
 	if n.kind.leavesRefused {
@@ -185,7 +187,7 @@ func pluginEnd(t *testing.T, p *pod) {
 	n := p.node
 	n.plugin.end(t, syscall.SIGTERM)
 	if !n.plugin.cmd.ProcessState.Success() {
-		t.Errorf("the plugin ended with %s", n.plugin.cmd.ProcessState)
+		t.Errorf("after SIGTERM, the plugin ended with %s, want exit status 0", n.plugin.cmd.ProcessState)
 	}
 	n.startPlugin(t)
 }

@@ -104,12 +104,12 @@ func (c *container) wantProcess(t testing.TB) {
 	attributes, err := unix.SchedGetAttr(pid, 0)
 	must(t, err)
 	if attributes.Policy != unix.SCHED_BATCH || attributes.Nice != -5 {
-		t.Errorf("the scheduling attributes are %+v", attributes)
+		t.Errorf("the scheduling attributes are %+v, want the policy SCHED_BATCH and the nice value -5", attributes)
 	}
 	const ofProcess, bestEffort = 1, 2 // IOPRIO_WHO_PROCESS, IOPRIO_CLASS_BE (linux/ioprio.h)
 	priority, _, errno := unix.Syscall(unix.SYS_IOPRIO_GET, ofProcess, uintptr(pid), 0)
 	if errno != 0 || priority != bestEffort<<13|2 {
-		t.Errorf("the I/O priority is %#x, %v", priority, errno)
+		t.Errorf("the I/O priority is %#x (%v), want level 2 of the class best effort", priority, errno)
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *container) wantExec(t testing.TB) {
 	}
 	_, stat, _ := strings.Cut(c.exec(t, "cat", "/proc/self/stat"), ") ")
 	if fields := strings.Fields(stat); fields[16] != "-5" || fields[38] != "3" { // nice and policy, as in proc_pid_stat(5)
-		t.Errorf("the scheduling attributes of an exec'd process: %s", stat)
+		t.Errorf("the scheduling attributes of an exec'd process are %s, want the nice value -5 and the policy 3", stat)
 	}
 }
 
@@ -148,7 +148,7 @@ func idlePods(t *testing.T, n *node) {
 	p.update(t, backgroundQoS+"=idle")
 	p.wantIdle(t, "1")
 	if err := os.WriteFile(weight, []byte("100"), 0); !errors.Is(err, unix.EINVAL) {
-		t.Errorf("the kernel accepts the weight of an idle pod: %v", err)
+		t.Errorf("the write of a weight to an idle pod returned %v, want EINVAL", err)
 	}
 
 	c := p.run(t, spec{name: "main", resources: limited(64*megabyte, 50_000)})

@@ -69,7 +69,7 @@ func TestArm(t *testing.T) {
 			versions[strings.TrimPrefix(printed, name)] = true
 		}
 		if len(versions) != 1 {
-			t.Errorf("the versions are %v", versions)
+			t.Errorf("the programs of the image print the versions %v, want the same from each", versions)
 		}
 	})
 	t.Run("the plugin of the image puts a container into its class", containerOnArm)
@@ -120,7 +120,7 @@ func containerOnArm(t *testing.T) {
 	must(t, err)
 	must(t, runtime.StartContainer(ctx, id))
 	if _, err := runtime.CreateContainer(ctx, pod, nriruntime.ContainerConfig{Name: "wrong"}); err == nil || !strings.Contains(err.Error(), "platinum") {
-		t.Errorf("the creation of a container with a class that does not exist returned %v", err)
+		t.Errorf("the creation of a container with a class that does not exist returned %v, want an error that names the class", err)
 	}
 	live := invariant.Machine{API: n.api(t), Host: hostfs.Root("/"), Live: invariant.LiveIn(runtime)}
 	for _, violation := range live.Wait(ctx) {
@@ -133,7 +133,7 @@ func containerOnArm(t *testing.T) {
 	for _, command := range [][]string{{"status"}, {"assignments"}, {"top", "--once", "--interval", "1s", "--containers"}} {
 		printed, err := output("qos-nri-plugin", command...)
 		if err != nil || !strings.Contains(printed, "gold") {
-			t.Errorf("%s: %v\n%s", command[0], err, printed)
+			t.Errorf("%s returned %v; want the class gold in its output:\n%s", command[0], err, printed)
 		}
 		t.Log(printed)
 	}

@@ -32,7 +32,7 @@ func checksMachine(t *testing.T, n *node) {
 		mustWrite(t, file, manyClasses(30))
 		printed, err = output("qos-nri-plugin", "check", file)
 		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
-			t.Errorf("check of too many classes returned %v", err)
+			t.Errorf("check of too many classes returned %v, want exit code 1", err)
 		}
 		want := file + ":4: k8s.io/rdt: 30 classes are 25 too many: the CPU has 8 CLOSIDs, of which resctrl's root group uses 1, " +
 			"groups of other programs (empty, theirs) use 2; remove classes, or resctrl groups of other programs: out of CLOSIDs\n"
@@ -158,7 +158,7 @@ func mountOf(t testing.TB) string {
 
 // mountedByPlugin: the plugin has mounted resctrl without options of resctrl, because the class file needs none.
 func mountedByPlugin(t *testing.T) {
-	if got := mountOf(t); got != "rw,nosuid,nodev,noexec,relatime" {
-		t.Errorf("resctrl is mounted with %q", got)
+	if got, want := mountOf(t), "rw,nosuid,nodev,noexec,relatime"; got != want {
+		t.Errorf("resctrl is mounted with %q, want %q", got, want)
 	}
 }

@@ -40,11 +40,11 @@ func groups(t *testing.T, p *pod) {
 	side.wantGroup(t, "qos-bronze")
 	allocated.wantGroup(t, "qos-silver")
 	if got := main.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-gold\n") {
-		t.Errorf("an exec'd process is in group %q", got)
+		t.Errorf("an exec'd process is in group %q, want qos-gold", got)
 	}
 
 	if got := side.exec(t, "cat", "/proc/self/cpu_resctrl_groups"); !strings.HasPrefix(got, "res:qos-bronze\n") {
-		t.Errorf("a process exec'd into a container of the default class is in group %q", got)
+		t.Errorf("a process exec'd into a container of the default class is in group %q, want qos-bronze", got)
 	}
 
 	n.wantAssignment(t, p, "main", &qos.Assignment{Name: rdt, Class: "gold", Source: qos.Source_SOURCE_CONTAINER, RequestedBy: keyOf("main")})

@@ -38,12 +38,12 @@ func reclaimed(t *testing.T, n *node) {
 	const noise = 1 << 18
 	t.Run("a container with memory.low keeps its memory if its parents have memory.low, too", func(t *testing.T) {
 		if protected, plain := n.press(t, "max"); protected > noise || plain < 8*megabyte {
-			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed", protected, plain)
+			t.Errorf("%d bytes of the protected container and %d bytes of the other were reclaimed; want at most %d and at least 8 MiB", protected, plain, noise)
 		}
 	})
 	t.Run("a container with memory.low loses memory if its pod has no memory.low", func(t *testing.T) {
 		if protected, plain := n.press(t, "0"); protected < 8*megabyte || plain > noise {
-			t.Errorf("%d bytes of the container whose pod has no memory.low and %d bytes of the other, protected one were reclaimed", protected, plain)
+			t.Errorf("%d bytes of the container whose pod has no memory.low and %d bytes of the other were reclaimed; want at least 8 MiB and at most %d", protected, plain, noise)
 		}
 	})
 	t.Run("a container with memory.min loses the memory above its own memory.high", func(t *testing.T) { aboveHigh(t, n) })

@@ -31,6 +31,7 @@ func wantRefusal(t testing.TB, err error, want string) {
 	}
 }
 
+// unknownClass: the error of a creation names the container, the class or the resource that does not exist, and the available ones.
 func unknownClass(t *testing.T, p *pod) {
 	n := p.node
 	_, err := p.create(t, spec{name: "platinum"})

@@ -33,8 +33,8 @@ func startsOutside(t *testing.T, p *pod) {
 	_, err := n.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})
 	t.Logf("the start of a container whose class has no group returned %v", err)
 	c.wantNeverRan(t)
-	if got := n.refusalOf(t, p, "main"); !strings.Contains(got, `class "gold" of k8s.io/rdt`) {
-		t.Errorf("reported refusal %q", got)
+	if got, want := n.refusalOf(t, p, "main"), `class "gold" of k8s.io/rdt`; !strings.Contains(got, want) {
+		t.Errorf("reported refusal %q, want %q in it", got, want)
 	}
 
 	c.remove(t)
@@ -152,7 +152,7 @@ func (p *pod) startMissingProgram(t *testing.T, s spec) {
 		c.remove(t)
 	}
 	if err == nil || !strings.Contains(err.Error(), s.command[0]) {
-		t.Fatalf("the start of a container whose program is missing returned %v", err)
+		t.Fatalf("the start of a container whose program is missing returned %v, want an error that names the program", err)
 	}
 }
 

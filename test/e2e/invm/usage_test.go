@@ -240,7 +240,7 @@ func uncounted(t *testing.T, p *pod) {
 
 	c.exec(t, "io", "read", disk, "1")
 	if kernel := c.io(t, disk); len(kernel) > 0 {
-		t.Errorf("the kernel counts %v", kernel)
+		t.Errorf("the kernel counts %v before any cgroup has a limit for the disk, want nothing", kernel)
 	}
 
 	if got := reported(); got != -1 {

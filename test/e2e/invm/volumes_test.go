@@ -182,14 +182,19 @@ func (n *node) wantVolumeUse(t *testing.T, p *pod, disk string) {
 			}
 		}
 		for series, want := range map[string]float64{"max_read_bps": 2e6, "max_write_bps": 1e6} {
-			if got, err := valueAfter(page, "qos_volume_"+series+labels); err != nil || got != want {
-				return fmt.Errorf("qos_volume_%s is %v (%w), want %v", series, got, err, want)
+			got, err := valueAfter(page, "qos_volume_"+series+labels)
+			if err != nil {
+				return err
+			}
+			if got != want {
+				return fmt.Errorf("qos_volume_%s is %v, want %v", series, got, want)
 			}
 		}
 		return nil
 	})
 }
 
+// sharesLimit writes from two containers to one volume, whose class limits writes to 1 MB a second.
 func sharesLimit(t *testing.T, one, two *container) {
 	var rates [2]float64
 	var writing sync.WaitGroup
@@ -203,6 +208,8 @@ func sharesLimit(t *testing.T, one, two *container) {
 	}
 }
 
+// refusesNodeDirectory: the directory is on a disk that the node itself uses, so the limit would apply to all I/O of the pod on
+// this disk, and not only to the volume.
 func refusesNodeDirectory(t *testing.T, p *pod) {
 	c := p.admit(t, spec{name: "node", mounts: []*cri.Mount{{ContainerPath: "/data", HostPath: "/var/lib/containerd"}}})
 	_, err := p.node.runtime.StartContainer(requestContext(t), &cri.StartContainerRequest{ContainerId: c.id})

@@ -31,8 +31,9 @@ func weights(t *testing.T, p *pod) {
 	}
 
 	if n.cgroupV2 {
-		if got := mustRead(t, filepath.Join(n.ioCgroup(c.cgroup()), "io.weight")); got != "default 3940\n" {
-			t.Errorf("io.weight is %q", got) // 400 in the range 10 to 1000, mapped to the range 1 to 10000
+		const want = "default 3940\n" // 400 in the range 10 to 1000, mapped to the range 1 to 10000
+		if got := mustRead(t, filepath.Join(n.ioCgroup(c.cgroup()), "io.weight")); got != want {
+			t.Errorf("io.weight is %q, want %q", got, want)
 		}
 	}
 

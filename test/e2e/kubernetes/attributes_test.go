@@ -54,7 +54,7 @@ func volumesGetClasses(t *testing.T, d *database) {
 	d.kubectl(t, "delete", "volumeattributesclass", "driver-wrong", within) // no claim names it
 	d.kubectl(t, "delete", "volumeattributesclass", "driver-gold", "--wait=false")
 	if seen := d.kubectl(t, "get", "volumeattributesclass", "driver-gold", "-o", "jsonpath={.metadata.finalizers}"); !strings.Contains(seen, "vac-protection") {
-		t.Errorf("a class that claims name has the finalizers %s", seen)
+		t.Errorf("a deleted class that claims name has the finalizers %s, want vac-protection", seen)
 	}
 }
 

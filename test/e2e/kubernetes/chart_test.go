@@ -83,7 +83,7 @@ func TestChart(t *testing.T) {
 	n.runStaying(t)
 	t.Run("helm test passes", func(t *testing.T) {
 		if output := n.helm(t, "test", "qos", "--namespace", "qos-system", "--logs"); !strings.Contains(output, "gold") {
-			t.Errorf("helm test prints:\n%s", output)
+			t.Errorf("helm test prints, without the class gold:\n%s", output)
 		}
 	})
 

@@ -35,8 +35,9 @@ func claimHasStatus(t *testing.T, n *node, v *vm) {
 	n.setAttributes(t, "csi-raw", "csi-unknown")
 	n.claimStatus(t, "csi", "csi-gold Infeasible csi-wrong")
 	n.claimStatus(t, "csi-raw", "csi-gold Pending")
-	if status := n.kubectl(t, "get", "pvc", "csi", "-o", "jsonpath={.status.conditions}"); !strings.Contains(status, `parameter \"iopz\" is unknown`) {
-		t.Errorf("the conditions of the claim are %s", status)
+	const reason = `parameter \"iopz\" is unknown`
+	if status := n.kubectl(t, "get", "pvc", "csi", "-o", "jsonpath={.status.conditions}"); !strings.Contains(status, reason) {
+		t.Errorf("the conditions of the claim are %s, want one with %s", status, reason)
 	}
 
 	n.expanded(t, "32Mi", "csi", "csi-raw")

@@ -124,7 +124,7 @@ func TestRelayKeepsOutputUntilItMayPassItOn(t *testing.T) {
 
 	write("a")
 	if to.Len() > 0 {
-		t.Errorf("passed on early: %q", &to)
+		t.Errorf("%q was passed on before the call of passOn", &to)
 	}
 
 	must(t, r.passOn(&to))

@@ -85,7 +85,7 @@ func tokenIsConfined(t *testing.T, n *node) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if answer := n.request(t, token, test.method, test.path, test.contentType, test.body); !answeredAs(answer, test.refused) {
-				t.Errorf("answer: %s\nwant a refusal with %q", answer, test.refused)
+				t.Errorf("answer: %s\nwant a refusal with %q (none if empty)", answer, test.refused)
 			}
 		})
 	}
@@ -96,8 +96,8 @@ func tokenIsConfined(t *testing.T, n *node) {
 	t.Run("a token that is not bound to a pod is refused", func(t *testing.T) {
 		unbound := n.kubectl(t, "-n", "qos-system", "create", "token", "qos-publisher")
 		answer := n.request(t, unbound, "PATCH", mine+"/status", strategicPatch, condition)
-		if !answeredAs(answer, "does not name a node") {
-			t.Errorf("answer: %s", answer)
+		if want := "does not name a node"; !answeredAs(answer, want) {
+			t.Errorf("answer: %s\nwant a refusal with %q", answer, want)
 		}
 	})
 	t.Run("an administrator may write what the publisher may not", func(t *testing.T) {

@@ -115,7 +115,7 @@ func suppliedClassesWork(t *testing.T, n *node) {
 	for _, command := range []string{"status", "assignments"} {
 		output := n.kubectl(t, "-n", "qos-system", "exec", "daemonset/qos-nri-plugin", "-c", "plugin", "--", "qos-nri-plugin", command)
 		if !strings.Contains(output, "throttled") {
-			t.Errorf("qos-nri-plugin %s, run in the pod, says:\n%s", command, output)
+			t.Errorf("qos-nri-plugin %s, run in the pod, prints, without the class throttled:\n%s", command, output)
 		}
 	}
 
@@ -130,7 +130,7 @@ func suppliedClassesWork(t *testing.T, n *node) {
 // usageIsShown runs "kubectl qos top" as an administrator, and as a user who may not forward ports of the plugin's pod.
 func usageIsShown(t *testing.T, n *node) {
 	if output := n.qos(t, "top", "usage", "--once", "--containers", "--interval=1s"); !strings.Contains(output, "k8s.io/blockio") {
-		t.Errorf("kubectl qos top usage says:\n%s", output)
+		t.Errorf("kubectl qos top usage prints, without k8s.io/blockio:\n%s", output)
 	}
 	n.kubectl(t, "-n", "qos-system", "create", "rolebinding", "viewer", "--clusterrole=view", "--user=viewer")
 	wantRefusal(t, "kubectl qos top without the permission to forward ports", "the verbs get and create for pods/portforward")(

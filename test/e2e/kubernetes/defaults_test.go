@@ -42,7 +42,7 @@ func TestDefaultStorageClass(t *testing.T) {
 	n.apply(t, examples[exampleStorageClass])
 	n.script(t, scripts[0])
 	if after := n.retroactive(t); after <= before {
-		t.Errorf("the metric is %v, before %v", after, before)
+		t.Errorf("the metric is %v, and was %v; want it larger than before", after, before)
 	}
 
 	// Of two defaults, a new claim gets the newer one.

@@ -156,7 +156,7 @@ func kepDefaultsAndLimits(t *testing.T, n *node) {
 					admitted++
 				case c.admitted == 0 && strings.Contains(output, "ResourceQuota qos-constraints does not allow "):
 				case c.admitted == 0 || !strings.Contains(output, "exceeded quota: qos-constraints, requested: requests."):
-					t.Errorf("%s", output)
+					t.Errorf("a pod was refused, but not by the quota: %s", output)
 				}
 			}
 

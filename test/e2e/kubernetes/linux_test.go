@@ -67,7 +67,7 @@ func classWinsOverKubelet(t *testing.T, n *node) {
 	n.qos(t, "set", "memory", "-c", "main", "qos.noderesource.dev/memory=", within)
 	n.has(t, main, kubelets)
 	if got := n.cgroupOf(t, "main"); got != main {
-		t.Error("a resize or a change of class has replaced the container")
+		t.Error("a resize or a change of class has replaced the container main")
 	}
 }
 

@@ -96,7 +96,7 @@ func nodesDiffer(t *testing.T, p pools) {
 	small.offered(t, "gold", "2", "2")
 	large.offered(t, "gold", "3", "3") // also of RDT
 	if seen := small.kubectl(t, "get", "node", small.name, "-o", "jsonpath={.status.capacity}"); strings.Contains(seen, "qos.noderesource.dev/rdt") {
-		t.Errorf("the node without RDT offers %s", seen)
+		t.Errorf("the node without RDT offers %s, want no class of rdt", seen)
 	}
 	awaitLines(t, func() string { return small.qos(t, "nodes") },
 		small.name+" True k8s.io/blockio gold (0/2) silver (0/1)", large.name+" True k8s.io/blockio gold (0/3) silver (0/1)")
@@ -262,7 +262,7 @@ func podMoves(t *testing.T, from, to *pool, w *vm) {
 	from.kubectl(t, "apply", "-f", csiManifests)
 	from.running(t, "csi")
 	if got := from.of("csi", "{.spec.nodeName}"); got != to.name {
-		t.Fatalf("the pod runs on %s", got)
+		t.Fatalf("the pod runs on %s, want %s", got, to.name)
 	}
 
 	device := to.loopDevice(t, w, "csi")

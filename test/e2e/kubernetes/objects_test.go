@@ -32,7 +32,7 @@ func missingCRD(t *testing.T, n *node, p *programs) {
 	})
 	n.kubectl(t, "apply", "-f", crd)
 	if seen := p.said("deploy/kubernetes/crd.yaml"); len(seen) != 1 {
-		t.Errorf("the missing CRD was logged %d times: %s", len(seen), strings.Join(seen, "\n"))
+		t.Errorf("the missing CRD was logged %d times, want once: %s", len(seen), strings.Join(seen, "\n"))
 	}
 	// A running shim checks for the CRD again within a minute. A new shim checks at once.
 	p.killShim(t)
@@ -111,7 +111,7 @@ func assignmentsArePublished(t *testing.T, n *node, follows bool) {
 	n.holders(t, "gold", "default/holder/main")
 	object := n.object()
 	if c := class(object, "gold"); c.Capacity != 2 || c.ExtendedResource != "qos.noderesource.dev/blockio.gold" || c.Description != "for the tests" {
-		t.Errorf("gold is %+v", c)
+		t.Errorf("gold is %+v; want the capacity, extended resource and description of the class file", c)
 	}
 
 	uid := n.kubectl(t, "get", "node", n.name, "-o", "jsonpath={.metadata.uid}")
@@ -347,7 +347,7 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 
 	quiet := n.quiet(t, 12*time.Second)
 	if quiet != before+len(one) {
-		t.Errorf("the writes in an idle time are %v", n.writes(t)[before+len(one):])
+		t.Errorf("the writes in an idle time are %v, want none", n.writes(t)[before+len(one):])
 	}
 
 	// A shim that starts does not repeat writes that the API already has.
@@ -355,6 +355,6 @@ func writesAreFew(t *testing.T, n *node, p *programs) {
 	p.back(t)
 	n.offered(t, "slow", "1k", "1k")
 	if again := n.quiet(t, 7*time.Second); again != quiet {
-		t.Errorf("a restart of the shim resulted in the writes %v", n.writes(t)[quiet:])
+		t.Errorf("a restart of the shim resulted in the writes %v, want none", n.writes(t)[quiet:])
 	}
 }

@@ -150,7 +150,7 @@ func (n *installs) anyObjectLost(t *testing.T) {
 		lost[object.Kind] = object.Kind != "CustomResourceDefinition"
 		t.Run(object.Kind+" "+object.Metadata.Name, func(t *testing.T) {
 			if output, err := n.tryWith(manifest, "delete", "-f", "-", within); err != nil {
-				t.Fatalf("%s", output)
+				t.Fatalf("the deletion returned %s", output)
 			}
 			n.check(t, func(policy string) bool { return policy != object.Metadata.Name })
 			n.apply(t, manifest)

@@ -274,7 +274,7 @@ func quotaRace(t *testing.T, n *node) {
 			case strings.Contains(output, "exceeded quota: classes"):
 				exceeded.Add(1)
 			default:
-				t.Errorf("%s", output)
+				t.Errorf("a pod was refused, but not by the quota: %s", output)
 			}
 		})
 	}

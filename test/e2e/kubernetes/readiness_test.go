@@ -68,12 +68,12 @@ func readinessIsReported(t *testing.T, n *node) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if answer := n.requestAs(t, token, test.user, test.method, test.path, test.contentType, test.body); !answeredAs(answer, test.refused) {
-				t.Errorf("answer: %s\nwant a refusal with %q", answer, test.refused)
+				t.Errorf("answer: %s\nwant a refusal with %q (none if empty)", answer, test.refused)
 			}
 		})
 	}
 
 	if seen := n.kubectl(t, "get", "node", "node-1", "-o", `jsonpath={.status.conditions[?(@.type=="qos.noderesource.dev/PluginReady")].status}`); seen != "True" {
-		t.Errorf("the condition is %q", seen)
+		t.Errorf("the condition PluginReady of the node is %q, want True", seen)
 	}
 }

@@ -32,12 +32,12 @@ func claimQuota(t *testing.T, n *node) {
 	for _, name := range []string{"first", "second"} {
 		output, err := create(name, "volumeAttributesClassName: rare,")
 		if exceeded := strings.Contains(output, "exceeded quota: rare-volumes"); exceeded != (name == "second") || exceeded != (err != nil) {
-			t.Errorf("the creation of the %s claim returned %s", name, output)
+			t.Errorf("the creation of the %s claim returned %s; want that the quota refuses only the second", name, output)
 		}
 	}
 
 	if output, err := create("other", ""); err != nil {
-		t.Errorf("the creation of a claim without a class returned %s", output)
+		t.Errorf("the creation of a claim without a class returned %s, want it accepted", output)
 	}
 }
 

@@ -76,7 +76,7 @@ func templatesChange(t *testing.T, d *database) {
 			"another StorageClass": strings.Replace(d.larger(t, "30Mi"), "storageClassName: grows", "storageClassName: other", 1),
 		} {
 			if output, err := d.applyWith(manifest); err == nil || !refusesTemplates(output) {
-				t.Errorf("%s: %s", what, output)
+				t.Errorf("%s: %s, want a refusal of the template", what, output)
 			}
 		}
 	})
@@ -117,7 +117,7 @@ func recreates(t *testing.T, d *database) {
 		"statefulset/db replaced; its pods and claims stay")
 	d.in(t, "rollout", "status", "statefulset/db", within)
 	if seen := d.in(t, "get", "statefulset", "db", "-o", "jsonpath={.metadata.uid} "+sizeAnnotation); strings.HasPrefix(seen, uid) || !strings.HasSuffix(seen, "  32Mi") {
-		t.Errorf("the StatefulSet is %s", seen)
+		t.Errorf("UID, annotation and template of the StatefulSet are %q; want another UID than %s, no annotation, and 32Mi", seen, uid)
 	}
 	if d.in(t, "get", "pods", "-o", identities) != pods || d.in(t, "get", "pvc", "-o", identities) != claims {
 		t.Error("pods or claims were replaced")
@@ -145,7 +145,7 @@ func (d *database) grown(t *testing.T, size string) {
 		}
 	}
 	if seen := d.in(t, "get", "statefulset", "db", "-o", "jsonpath="+sizeAnnotation); seen != size+" 16Mi" {
-		t.Errorf("annotation and template are %s", seen)
+		t.Errorf("annotation and template are %s, want %s 16Mi", seen, size)
 	}
 }
 
@@ -164,7 +164,7 @@ func serverSide(t *testing.T, d *database) {
 	for size, same := range map[string]bool{"24Mi": true, "26Mi": false} {
 		planned, err := d.applyWith(d.larger(t, size), append(flags, "--dry-run=server", "-o", compared)...)
 		if err != nil || (planned == live) != same {
-			t.Errorf("a dry run with %s: %v: %s\nlive: %s", size, err, planned, live)
+			t.Errorf("a dry run with %s: %v: %s\nlive: %s\nwant both the same: %v", size, err, planned, live, same)
 		}
 	}
 	if output, err := d.tryWith(d.larger(t, "24Mi"), "-n", d.namespace, "diff", "--server-side", "--field-manager=flux", "--force-conflicts", "-f", "-"); err != nil {
