@@ -51,6 +51,7 @@ func TestMalformedKernelFilesAreErrors(t *testing.T) {
 		File, Data string
 	}{
 		{Unified{}, IOMax, "sda rbps=5"}, {Unified{}, IOMax, "8:0 rbps=x"}, {Unified{}, IOMax, "8:0 rbps=-1"}, {Unified{}, IOMax, "8:x rbps=5"},
+		{Unified{}, IOMax, "4294967296:0 rbps=5"}, {Unified{}, IOMax, "8:4294967296 rbps=5"},
 		{Unified{}, "io.latency", "8:0 target=max"}, {Unified{}, "io.latency", "sda target=5"},
 		{Unified{}, "io.weight", "default"}, {Unified{}, "io.weight", "sda 5"}, {Unified{}, "io.weight", "8:0 5 6"},
 		{Legacy{}, "blkio.throttle.read_bps_device", "8:0"}, {Legacy{}, "blkio.throttle.read_bps_device", "8:0 x"},

@@ -190,8 +190,8 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := sim.IntelSpec()
 			spec.RMIDs, spec.Limbo = 11, limbo
-			fs, b, all := newMonitored(t, spec, monitorAll, "qos-gold", 5)
-			cs, late := all[:4], all[4]
+			fs, b, all := newMonitored(t, spec, monitorAll, "qos-gold", 4)
+			cs, late := all[:3], all[3]
 			must(t, fs.Mkdir(sim.MountPoint+"/qos-gold/mon_groups/theirs"))
 
 			repair := func() {
@@ -202,8 +202,8 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			repair()
 			theirs := "qos-gold/mon_groups/theirs"
 			wantGroups(t, fs, map[string]string{theirs: "", "qos-gold/mon_groups/qos-c1": "1", "qos-gold/mon_groups/qos-c2": "2"})
-			want := classes.Condition{Type: monitoring.ConditionMonitored, Reason: "NotAllMonitored", Message: "containers monitored: 2 (gold: 2 of 4); " +
-				"not monitored: 2 (all RMIDs for containers are in use: 2); " +
+			want := classes.Condition{Type: monitoring.ConditionMonitored, Reason: "NotAllMonitored", Message: "containers monitored: 2 (gold: 2 of 3); " +
+				"not monitored: 1 (all RMIDs for containers are in use: 1); " +
 				"of the 11 RMIDs of this machine, 8 are reserved for classes, and other programs use 1; " +
 				"the rest is shared evenly between classes, and between the pods of a class"}
 

@@ -82,3 +82,11 @@ func TestPartitionsWithSizesAndPerCentAreRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestSharesAreAddedUpWhereARangeOfCacheIDsEnds: cache 1 is the first one after those for which partition a has its own share.
+func TestSharesAreAddedUpWhereARangeOfCacheIDsEnds(t *testing.T) {
+	ends := `{partitions: {a: {l3Allocation: {all: "60%", "0": "10%"}}, b: {l3Allocation: {"0-1": "50%"}}}}`
+	if err := parse(t, ends).indivisible(resctrl.L3); err == nil || !strings.Contains(err.Error(), "L3 1, unified: the shares of the partitions (a 60%, b 50%) add up to 110%") {
+		t.Errorf("got %v", err)
+	}
+}
