@@ -155,7 +155,7 @@ func TestRecommendPrintsTheNotesOfTenPodsOfAWorkload(t *testing.T) {
 	for i := range 12 {
 		r.addCart(t, fmt.Sprintf("cart-5%d", i), "node-2") // with cart-3, 13 pods have no answer
 	}
-	const last = "Note: 3 more notes like these are left out; see that of one pod with: kubectl qos recommend POD\n"
+	const last = "Note: similar notes that are left out: 3; see that of one pod with: kubectl qos recommend POD\n"
 	if got := r.run(t, "recommend", "deploy/cart", "-n", "shop"); strings.Count(got.Errors, "Note: pod") != 10 || !strings.Contains(got.Errors, last) {
 		t.Errorf("notes are\n%s\nwant 10 of pods, and %q", got.Errors, last)
 	}

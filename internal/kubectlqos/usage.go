@@ -29,7 +29,7 @@ func firstNotes(notes []string, others string) string {
 		fmt.Fprintf(&b, "Note: %s\n", note)
 	}
 	if more := len(notes) - maxNotes; more > 0 {
-		fmt.Fprintf(&b, "Note: %d more notes like these are left out; %s\n", more, others)
+		fmt.Fprintf(&b, "Note: similar notes that are left out: %d; %s\n", more, others)
 	}
 	return b.String()
 }

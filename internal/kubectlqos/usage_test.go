@@ -155,7 +155,7 @@ func TestManyNodesThatDoNotAnswerAreSummarized(t *testing.T) {
 	got := r.run(t, "top", "usage", "--once")
 	lines := strings.Split(strings.TrimSuffix(got.Errors, "\n"), "\n")
 	// 51 nodes do not answer: node-2 and the 50 new ones. Notes are printed for 10 of them.
-	const last = "Note: 41 more notes like these are left out; see those of one node with: kubectl qos top usage NODE"
+	const last = "Note: similar notes that are left out: 41; see those of one node with: kubectl qos top usage NODE"
 	if got.Code != 0 || !strings.Contains(got.Out, "node-1") || len(lines) != 11 || lines[10] != last {
 		t.Errorf("exit code %d, %d lines of notes, the last of them %q", got.Code, len(lines), lines[len(lines)-1])
 	}
