@@ -222,13 +222,14 @@ func movers(live state.Offering) map[string]classes.ThreadMover {
 }
 
 func (r *Reconciler) logThreadError(group threadGroup, err error) {
-	text := ""
-	if err != nil {
-		text = strings.ReplaceAll(err.Error(), "\n", "; ")
+	key := group.resource + "=" + group.class
+	if err == nil {
+		delete(r.threadErrs, key)
+		return
 	}
 
-	key := group.resource + "=" + group.class
-	if text != "" && text != r.threadErrs[key] {
+	text := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if text != r.threadErrs[key] {
 		r.log.Warn("cannot move threads to the class of their container; retrying", "resource", group.resource, "class", group.class, "error", text)
 	}
 	r.threadErrs[key] = text
