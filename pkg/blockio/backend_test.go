@@ -183,18 +183,18 @@ func TestBeforeAConfigurationIsAppliedThereAreNoClasses(t *testing.T) {
 
 func TestValuesThatTheRuntimeSetAreReadBackAndNotWrittenAgain(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	f.runtime("", "slower")
-	f.machine.Writes() // forgets the writes so far
-	f.enforce(container(), "", "slower")
-	if writes := f.machine.Writes(); len(writes) > 0 {
-		t.Errorf("Enforce made the writes %v, want none", writes)
+	const slowerLimits = " rbps=1000000 wbps=max riops=100 wiops=max\n"
+	for _, change := range []struct{ from, to, ioMax string }{
+		{"", "slower", "8:16" + slowerLimits + "8:0" + slowerLimits}, {"slower", "slow", slowLine + "\n"}, {"slow", "", ""},
+	} {
+		f.runtime(change.from, change.to)
+		f.machine.Writes() // forgets the writes so far
+		f.enforce(container(), change.from, change.to)
+		if writes := f.machine.Writes(); len(writes) > 0 {
+			t.Errorf("from %q to %q, Enforce made the writes %v, want none", change.from, change.to, writes)
+		}
+		f.want(v2Dir+"/io.max", change.ioMax)
 	}
-	f.runtime("slower", "slow")
-	f.enforce(container(), "slower", "slow")
-	f.want(v2Dir+"/io.max", slowLine+"\n")
-	f.runtime("slow", "")
-	f.enforce(container(), "slow", "")
-	f.want(v2Dir+"/io.max", "")
 }
 
 func TestValuesThatTheRuntimeDidNotSetAreWritten(t *testing.T) {
@@ -231,7 +231,7 @@ func TestPodScopeIsUnavailableInCgroupV1(t *testing.T) {
 	}
 }
 
-func TestCgroupV1IsWrittenDirectly(t *testing.T) {
+func TestThePluginWritesTheLimitsOfCgroupV1(t *testing.T) {
 	for name, machine := range map[string]*simcgroup.Machine{"v1": simcgroup.NewLegacy(), "hybrid": simcgroup.NewHybrid()} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, disks(machine), classes.ContainerScope).apply(throttling)
@@ -249,7 +249,7 @@ func TestCgroupV1IsWrittenDirectly(t *testing.T) {
 	}
 }
 
-func TestAHybridMachineWithIOInV2IsWrittenDirectly(t *testing.T) {
+func TestThePluginWritesTheLimitsOfAHybridMachineWithIOInV2(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.NewHybridIO()), classes.ContainerScope).apply(throttling)
 	f.enforce(container(), "", "slow")
 	f.want("/sys/fs/cgroup/unified"+groupPath+"/io.max", slowLine+"\n")

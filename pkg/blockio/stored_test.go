@@ -13,19 +13,20 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
+// TestStoredValuesAreStaleExceptForTheirOwnClass stores what Adjust returns for a change of class.
+func TestStoredValuesAreStaleExceptForTheirOwnClass(t *testing.T) {
 	for name, machine := range map[string]*simcgroup.Machine{"v2 without weights": disks(simcgroup.New()), "v2 with bfq": bfqOnAll(simcgroup.New())} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, machine, classes.ContainerScope).apply(everything)
-			for _, from := range []string{"", "before", "after"} {
-				for _, to := range []string{"", "before", "after"} {
+			all := []string{"", "before", "after"}
+			for _, from := range all {
+				for _, to := range all {
 					stored, err := f.backend.Adjust(classes.Holder{}, from, to)
 					must(t, err)
-					if f.backend.IsStale(container(), to, stored.Unified()) {
-						t.Errorf("from %q to %q: %q is stale", from, to, stored.Unified())
-					}
-					if other := "before"; to == "after" && !f.backend.IsStale(container(), other, stored.Unified()) {
-						t.Errorf("%q is not stale for a container that has another class", stored.Unified())
+					for _, class := range all {
+						if got, want := f.backend.IsStale(container(), class, stored.Unified()), class != to; got != want {
+							t.Errorf("from %q to %q, %q is stale for the class %q: %t, want %t", from, to, stored.Unified(), class, got, want)
+						}
 					}
 				}
 			}
@@ -33,7 +34,8 @@ func TestStoredValuesOfTheClassAreNotStale(t *testing.T) {
 	}
 }
 
-// TestStoredValuesOfAFormerConfigurationAreCleared stores limits and weights that no class sets any more.
+// TestStoredValuesOfAFormerConfigurationAreCleared stores limits and weights that no class sets any more. Adjust returns values that
+// clear them, and Enforce clears them in the cgroup.
 func TestStoredValuesOfAFormerConfigurationAreCleared(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply("Classes: {slow: [{Devices: [/dev/sda], ThrottleReadBps: 10M}]}")
 	stored := map[string]string{iocgroup.IOMax: "8:0 rbps=10000000 wbps=max riops=max wiops=max\n8:16 rbps=5000000 wbps=max riops=max wiops=max",

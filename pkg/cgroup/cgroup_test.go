@@ -16,6 +16,7 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
+// TestAPathOfTheRuntimeIsConvertedToACgroup has paths, and slices and SLICE:PREFIX:NAME of systemd. They are converted as by runc.
 func TestAPathOfTheRuntimeIsConvertedToACgroup(t *testing.T) {
 	for _, test := range []struct{ path, want string }{
 		{"/kubepods/burstable/pod1/c1", "/kubepods/burstable/pod1/c1"},
@@ -137,7 +138,7 @@ func TestTheMountsOfThePluginAreUsedIfThoseOfProcess1CannotBeRead(t *testing.T) 
 	if _, _, err := detect(t, m).IORoot(); err != nil {
 		t.Error(err)
 	}
-	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES, Lasting: true})
+	m.Inject(simcgroup.Fault{Op: "read", File: "mountinfo", Err: syscall.EACCES, Lasting: true}) // those of the plugin cannot be read, either
 	if _, err := Detect(m); !errors.Is(err, syscall.EACCES) {
 		t.Errorf("the error is %v, want syscall.EACCES", err)
 	}

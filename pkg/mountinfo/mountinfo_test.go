@@ -31,6 +31,7 @@ func mounts(text string) (all []Mount, err error) {
 	return all, err
 }
 
+// TestMountsAreReadInTheirOrder also has escaped characters and an empty source. A backslash that begins no escape of the kernel stays.
 func TestMountsAreReadInTheirOrder(t *testing.T) {
 	const text = rootMount +
 		"30 28 0:26 / /sys/fs/cgroup rw,nosuid shared:9 master:2 - cgroup2 cgroup2 rw,nsdelegate\n" +

@@ -304,11 +304,11 @@ func TestTheGroupOfARemovedClassIsKeptUntilItsRelease(t *testing.T) {
 		t.Errorf("the successor of a container in a removed class gets %v, %v, want the group of the class", adjustment, err)
 	}
 
+	apply(t, b, others) // the next reload does not remove the group, either
 	if _, ok := dump(fs, "mode")["qos-gold"]; !ok {
 		t.Fatal("the group of the removed class is gone, although a container may still be started in it")
 	}
 
-	apply(t, b, others)
 	must(t, b.Release(t.Context(), nobody))
 	if _, ok := dump(fs, "mode")["qos-gold"]; ok {
 		t.Fatal("the group of the removed class exists after its release")
@@ -324,6 +324,7 @@ func TestTheGroupOfARemovedClassIsKeptUntilItsRelease(t *testing.T) {
 	}
 }
 
+// TestTheRootGroupIsRestored restores what another program has set, when the class system/default is removed.
 func TestTheRootGroupIsRestored(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	must(t, fs.WriteFile(sim.MountPoint+"/schemata", []byte("L3:0=ffe;1=fff\nMB:0=90;1=100\n")))

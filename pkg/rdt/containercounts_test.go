@@ -68,7 +68,7 @@ func TestTheTotalOfAContainerContinuesInANewGroup(t *testing.T) {
 			c.want(t, "gold", "1000", 1000.0)
 			lose(t, c.fs)
 			repair(t, c.b)
-			c.fs.AddTask(target.PID, "qos-gold")
+			c.fs.AddTask(target.PID, "qos-gold") // an unmount moves it to the root group
 			c.b.Monitor(t.Context(), target, "gold")
 			c.want(t, "gold", "0", 1000.0)
 			c.want(t, "gold", "7", 1007.0)

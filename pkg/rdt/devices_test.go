@@ -145,6 +145,7 @@ func TestAClassThatGaveItsCLOSIDToDeviceTrafficIsRestoredAfterAFailure(t *testin
 		}
 		return nil
 	})
+	// With another share, the groups of a and b are written, too.
 	err := b.Apply(t.Context(), parse(t, strings.Replace(twoClassesAndDevices, "50%", "40%", 1)))
 	fs.Inject(nil)
 	if err == nil || errors.Is(err, ErrRollback) {

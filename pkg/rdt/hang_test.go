@@ -76,8 +76,7 @@ func TestHooksDoNotWaitForAReloadThatHangsInTheKernel(t *testing.T) {
 
 	close(fs.released)
 	must(t, <-done)
-
 	if _, err := b.Adjust(classes.Holder{}, "", "tin"); err != nil {
-		t.Error(err)
+		t.Errorf("after the reload, Adjust to a new class returns %v", err)
 	}
 }

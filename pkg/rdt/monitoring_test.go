@@ -247,7 +247,7 @@ func TestARestartAdoptsMonitoringGroups(t *testing.T) {
 
 	restarted := newBackend(fs, &several{})
 	apply(t, restarted, monitorAll)
-	fs.Inject(nil)
+	fs.Inject(nil) // counts the calls from 0
 	restarted.Monitor(t.Context(), cs[0], "gold")
 	if got := containerUses(t, restarted, cs[0], "llc_occupancy_bytes"); got != 4096.0 || fs.Calls() != 0 {
 		t.Errorf("after the restart, the backend made %d changes, want 0; the container occupies %v bytes, want 4096", fs.Calls(), got)

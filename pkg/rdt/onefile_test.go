@@ -61,7 +61,8 @@ func parseOneFile(t *testing.T, requests, silent classes.Holder) (*Config, []cla
 	return resource.Backend.(*Config), running
 }
 
-// TestTheSameClassFileAppliesToEachSimulatedMachine also compares the class file and the values with those in docs/rdt.md.
+// TestTheSameClassFileAppliesToEachSimulatedMachine also compares the class file and the values with those in docs/rdt.md. The
+// containers are monitored on each machine.
 func TestTheSameClassFileAppliesToEachSimulatedMachine(t *testing.T) {
 	page, err := os.ReadFile("../../docs/rdt.md")
 	must(t, err)

@@ -83,7 +83,7 @@ func TestRMIDsAreSharedBetweenClasses(t *testing.T) {
 		t.Errorf("the groups are %v, want those of the oldest containers", slices.Sorted(maps.Keys(got)))
 	}
 
-	c.fs.Inject(nil)
+	c.fs.Inject(nil) // counts the calls from 0
 	c.round(t)
 	if c.fs.Calls() > 0 {
 		t.Errorf("although the RMIDs are shared evenly, Repair and MonitorAll make %d changes, want 0", c.fs.Calls())

@@ -88,12 +88,14 @@ func TestAFailedRollbackIsReported(t *testing.T) {
 	}
 
 	fs.Inject(nil)
-	apply(t, b, others)
+	apply(t, b, others) // repairs what the rollback has left
 	if condition := b.Status().Conditions[0]; !condition.Healthy {
 		t.Errorf("the condition is %+v, want a healthy one", condition)
 	}
 }
 
+// TestApplyCompletesWhatAKilledProcessBegan kills the plugin before each operation of a change. The next process must make the same
+// groups as without the kill.
 func TestApplyCompletesWhatAKilledProcessBegan(t *testing.T) {
 	whole := sim.New(sim.IntelSpec())
 	apply(t, newBackend(whole, nil), others)

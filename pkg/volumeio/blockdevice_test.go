@@ -12,7 +12,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-func TestABlockDeviceIsLimited(t *testing.T) {
+func TestABlockDeviceIsLimitedOrRefused(t *testing.T) {
 	const ofNode = "also contains the node's mount /"
 	for _, test := range []struct {
 		name, device string
