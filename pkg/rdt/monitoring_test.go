@@ -214,7 +214,7 @@ func TestWithoutFreeRMIDsContainersRunUnmonitored(t *testing.T) {
 			cs = cs[1:]
 			b.Unmonitor("c1")
 			b.Monitor(t.Context(), late, "gold")
-			for i := 0; limbo && i < 5; i++ { // other programs use up the RMIDs that are reserved for classes
+			for i := 0; limbo && i < 5; i++ { // other programs use up the reserved RMIDs, so that only that of c1 becomes free
 				_ = fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i))
 			}
 

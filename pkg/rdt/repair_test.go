@@ -243,36 +243,31 @@ func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
 			t.Errorf("all threads are in their group, and MoveNewThreads moves %v, %v", moved, err)
 		}
 
-		must(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
-		for range threads {
-			add("")
-		}
-		for _, call := range []struct {
-			of    func(context.Context, string, []classes.Holder) ([]string, error)
-			moved []string
-			known string // the group of thread 10 after the call
-		}{
-			{b.MoveNewThreads, []string{"id"}, "qos-gold"}, // a move includes all threads of the container
-			{b.MoveNewThreads, nil, "qos-bronze"},          // only thread 10, which is known, was moved out of the class
-			{b.MoveThreads, []string{"id"}, "qos-gold"},
-		} {
-			if call.moved == nil {
-				must(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
+		const known = 10
+		putKnownOutside := func() { must(t, fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10"))) }
+		type move func(context.Context, string, []classes.Holder) ([]string, error)
+		wantMove := func(when string, call move, moved []string, group string) {
+			t.Helper()
+			got, err := call(t.Context(), "gold", targets)
+			if diff := cmp.Diff(moved, got); diff != "" || err != nil {
+				t.Errorf("%s, of %d threads, moved (-want +got):\n%s%v", when, threads, diff, err)
 			}
-			moved, err := call.of(t.Context(), "gold", targets)
-			if diff := cmp.Diff(call.moved, moved); diff != "" || err != nil {
-				t.Errorf("of %d threads, moved (-want +got):\n%s%v", threads, diff, err)
-			}
-			if groups := c.groups(); groups[10] != call.known || groups[10+threads] != "qos-gold" {
-				t.Errorf("of %d threads, the groups are %v", threads, groups)
+			if groups := c.groups(); groups[known] != group || groups[known+threads] != "qos-gold" {
+				t.Errorf("%s, of %d threads, the groups are %v, want the known thread in %s, and the new ones in qos-gold", when, threads, groups, group)
 			}
 		}
 
-		// No container has the class for a while, so its threads are not known any more.
-		must(t, b.Release(t.Context(), nobody), fs.WriteFile(sim.MountPoint+"/qos-bronze/tasks", []byte("10")))
-		if moved, err := b.MoveNewThreads(t.Context(), "gold", targets); len(moved) != 1 || err != nil {
-			t.Errorf("of %d threads, after no container had the class: moved %v, %v", threads, moved, err)
+		putKnownOutside()
+		for range threads {
+			add("")
 		}
+		wantMove("with new threads outside, a move includes all threads of the container", b.MoveNewThreads, []string{"id"}, "qos-gold")
+		putKnownOutside()
+		wantMove("with only a known thread outside, it stays", b.MoveNewThreads, nil, "qos-bronze")
+		wantMove("a full check moves a known thread", b.MoveThreads, []string{"id"}, "qos-gold")
+		must(t, b.Release(t.Context(), nobody))
+		putKnownOutside()
+		wantMove("after no container had the class, its threads are new again", b.MoveNewThreads, []string{"id"}, "qos-gold")
 	}
 }
 

@@ -112,8 +112,7 @@ func missingFor(reason string, n int) map[string]int {
 }
 
 // TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass has 64 RMIDs and 16 CLOSIDs, so that each class has 4: one for
-// itself, and 3 for containers. The pod a has the containers c1 to c4 of gold, and the pod b has c5 and c6. The class bronze has c7 and
-// c8, which get their RMIDs. With code and data apart, the kernel has half of both (resctrl_arch_set_cdp_enabled in
+// itself, and 3 for containers. With code and data apart, the kernel has half of both (resctrl_arch_set_cdp_enabled in
 // drivers/resctrl/mpam_resctrl.c).
 func TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass(t *testing.T) {
 	apart := sim.ArmSpec(8)
@@ -122,6 +121,7 @@ func TestOnArmTheContainersOfAClassShareTheRMIDsOfTheClass(t *testing.T) {
 	t.Run("code and data apart", func(t *testing.T) { sharesOnArm(t, apart, 32, 8) })
 }
 
+// sharesOnArm starts containers: c1 to c4 of the pod a, and c5 and c6 of the pod b, in the class gold, and c7 and c8 in bronze.
 func sharesOnArm(t *testing.T, spec sim.Spec, rmids, closids int) {
 	fs, b, gold := newMonitored(t, spec, monitorAll+"options: {mb: {optional: true}}\n", "qos-gold", 6)
 	for i := range gold {
