@@ -166,7 +166,7 @@ func TestADiskThatIsGoneBeforeAReloadIsReportedOnce(t *testing.T) {
 }
 
 // TestStoredValuesOfDisksThatAreGoneAreStale: the runtime would fail to set a value of a disk that does not exist, such
-// as 9:9. Text that is not a value of block I/O is not stale.
+// as 9:9.
 func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope)
 	const limits = " rbps=1000000 wbps=max riops=100 wiops=max"
@@ -177,21 +177,21 @@ func TestStoredValuesOfDisksThatAreGoneAreStale(t *testing.T) {
 
 	f.apply(throttling)
 	for _, test := range []struct {
-		class  string
-		stored map[string]string
-		want   bool
+		name, class string
+		stored      map[string]string
+		want        bool
 	}{
-		{"", nil, false},
-		{"slower", stored, false},
-		{"slow", map[string]string{iocgroup.IOMax: slowLine + "\n9:9 rbps=max"}, true},
-		{"", map[string]string{iocgroup.IOMax: "9:9 rbps=1"}, true},
-		{"", map[string]string{"io.bfq.weight": "default 100\n9:9 200"}, true},
-		{"", map[string]string{"io.bfq.weight": "9:9 default"}, true},
-		{"", map[string]string{"io.weight": "default 100"}, false},
-		{"", map[string]string{"memory.max": "9:9 1", iocgroup.IOMax: "nonsense"}, false},
+		{"nothing", "", nil, false},
+		{"the values of the class", "slower", stored, false},
+		{"a value without a limit", "slow", map[string]string{iocgroup.IOMax: slowLine + "\n9:9 rbps=max"}, true},
+		{"a limit", "", map[string]string{iocgroup.IOMax: "9:9 rbps=1"}, true},
+		{"a weight", "", map[string]string{"io.bfq.weight": "default 100\n9:9 200"}, true},
+		{"a default weight", "", map[string]string{"io.bfq.weight": "9:9 default"}, true},
+		{"the initial weight of the cgroup", "", map[string]string{"io.weight": "default 100"}, false},
+		{"text that is not of block I/O", "", map[string]string{"memory.max": "9:9 1", iocgroup.IOMax: "nonsense"}, false},
 	} {
 		if got := f.backend.IsStale(container(), test.class, test.stored); got != test.want {
-			t.Errorf("class %q with the stored values %v: stale is %v, want %v", test.class, test.stored, got, test.want)
+			t.Errorf("%s, in class %q: %v is stale: %v, want %v", test.name, test.class, test.stored, got, test.want)
 		}
 	}
 
