@@ -106,7 +106,8 @@ const (
 )
 
 // TestVM boots each machine once. In the machine, the tests of package invm run, and TestVM reports them as its own subtests. A machine
-// keeps one CPU busy, so as many machines run at a time as this host has CPUs. The flag -short leaves out those that run each night.
+// waits a third of its time and uses one CPU otherwise, so one machine more than this host has CPUs runs at a time. The flag -short leaves
+// out the machines that run each night.
 //
 // The environment variables QOS_E2E_KERNEL, QOS_E2E_KERNEL_7_3 and QOS_E2E_KERNEL_ARM64 are the paths of prebuilt kernels. QOS_E2E_RUN
 // selects the tests in the machine, like the flag -run. With the flag -artifacts, the logs are kept.
@@ -114,7 +115,7 @@ func TestVM(t *testing.T) {
 	rig := prepare(t)
 	// The group starts the machines in the order of the list. t.Parallel would not.
 	var group errgroup.Group
-	group.SetLimit(runtime.NumCPU())
+	group.SetLimit(runtime.NumCPU() + 1)
 	for _, m := range machines() {
 		group.Go(func() error {
 			t.Run(m.name, func(t *testing.T) { rig.test(t, m) })

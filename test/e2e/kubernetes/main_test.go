@@ -105,7 +105,7 @@ func outside() int {
 	// An interrupt ends the context, so that the deferred calls clean up the machine.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	return sideBySide(ctx, dir, divide(wanted(), clusters))
+	return sideBySide(ctx, dir, divide(wanted(), seconds, clusters))
 }
 
 func failed(err error) int {
