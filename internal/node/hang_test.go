@@ -76,7 +76,7 @@ func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 
 		released()
 		f.wantBlocked(t, 0, "")
-		f.backends[cache].Lose("c-a")
+		f.backends[cache].Lose("c-a") // is found again
 		f.Repair(t.Context())
 		f.wantClass(t, "c-a", cache, "silver/update")
 	})

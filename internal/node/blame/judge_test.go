@@ -47,74 +47,25 @@ type (
 	limits = map[classes.Series]float64
 )
 
-// TestJudgeReportsTheCulpritsOrTheReasonOfTheVictimItself judges container a, which waits from 150 s to 225 s, or loses memory bandwidth or a cache. Its culprits are the
-// containers that use more of the same resource in this time. If the victim itself uses more or has reached a limit, this
-// is reported instead.
-func TestJudgeReportsTheCulpritsOrTheReasonOfTheVictimItself(t *testing.T) {
-	io, memory, cpu := of(history.IOWaiting, ""), of(history.MemoryWaiting, ""), of(history.CPUWaiting, "")
-	written, wrote := of(history.WrittenBytes, "sda"), of(history.Writes, "sda")
-	type result struct {
-		Kind     reports.Kind
-		Own      []reports.OwnReason
-		Culprits string // their names, the most likely one first
-		Always   bool
-	}
-	for _, test := range []struct {
-		name       string
-		containers []uses // the victim first
-		own        limits // of the victim's class
-		want       []result
-	}{
-		{"nothing happens", []uses{{io: step(0.1, 0.1), wrote: step(1, 1)}, {wrote: step(5, 5)}}, nil, nil},
-		{"a neighbour writes more to the same disk", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(5, 500)}}, nil,
-			[]result{{Kind: reports.IO, Culprits: "b"}}},
-		{"two neighbours write more", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(5, 300)}, {wrote: step(5, 800)}}, nil,
-			[]result{{Kind: reports.IO, Culprits: "cb"}}},
-		{"a neighbour writes more to another disk", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {of(history.Writes, "sdb"): step(5, 500)}}, nil,
-			[]result{{Kind: reports.IO}}},
-		{"a neighbour writes less", []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(500, 5)}}, nil, []result{{Kind: reports.IO}}},
-		{"the victim itself writes more", []uses{{io: step(0, 0.6), wrote: step(1, 900)}, {wrote: step(5, 5)}}, nil,
-			[]result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnUse}}}},
-		{"the victim is at the limit of its class", []uses{{io: step(0, 0.6), wrote: step(1, 9), written: step(1, 99)}, {wrote: step(5, 500)}},
-			limits{written: 100}, []result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnClassLimit}}}},
-		{"the victim is at its limit on a device mapper, and a neighbour writes more to the disk below", []uses{
-			{io: step(0, 0.6), wrote: step(1, 9), of(history.Writes, "dm-0"): step(1, 9), of(history.WrittenBytes, "dm-0"): step(1, 99)},
-			{wrote: step(5, 500)},
-		}, limits{of(history.WrittenBytes, "dm-0"): 100}, []result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnClassLimit}}}},
-		{"the victim used far more than the limit, so it got its class later", []uses{{io: step(0, 0.6), wrote: step(1, 1), written: step(400, 400)}, {wrote: step(5, 500)}},
-			limits{written: 100}, []result{{Kind: reports.IO, Culprits: "b"}}},
-		{"the victim is throttled", []uses{{cpu: step(0, 0.6), of(history.Throttled, ""): step(0, 0.55)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
-			[]result{{Kind: reports.CPU, Own: []reports.OwnReason{reports.OwnThrottled}}}},
-		{"the victim is throttled all the time", []uses{{cpu: step(0.9, 0.9), of(history.Throttled, ""): step(0.9, 0.9)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
-			[]result{{Kind: reports.CPU, Own: []reports.OwnReason{reports.OwnThrottled}, Always: true}}},
-		{"a neighbour computes more", []uses{{cpu: step(0, 0.6), of(history.CPUUsed, ""): step(1, 1)}, {of(history.CPUUsed, ""): step(1, 9)}}, nil,
-			[]result{{Kind: reports.CPU, Culprits: "b"}}},
-		{"the victim is at its memory.high", []uses{{memory: step(0, 0.6), of(history.HighEvents, ""): step(0, 9)}, {of(history.Memory, ""): step(1e9, 9e9)}}, nil,
-			[]result{{Kind: reports.MemoryUse, Own: []reports.OwnReason{reports.OwnMemoryLimit}}}},
-		{"a neighbour takes memory", []uses{{memory: step(0, 0.6), of(history.Memory, ""): step(1e9, 9e8)}, {of(history.Memory, ""): step(1e9, 9e9)}}, nil,
-			[]result{{Kind: reports.MemoryUse, Culprits: "b"}}},
-		{"a neighbour takes memory, and a third container waits for it, too", []uses{
-			{memory: step(0, 0.6), of(history.Memory, ""): step(1e9, 9e8)}, {of(history.Memory, ""): step(1e9, 9e9)},
-			{of(history.Refaults, ""): step(0, 5e4)},
-		}, nil, []result{{Kind: reports.MemoryUse, Culprits: "b"}}},
-		{"a neighbour has refaults, and nobody takes more memory", []uses{{memory: step(0, 0.6)}, {of(history.Refaults, ""): step(0, 5e4)}}, nil,
-			[]result{{Kind: reports.MemoryUse, Culprits: "b"}}},
-		{"a neighbour takes memory bandwidth",
-			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}}, nil,
-			[]result{{Kind: reports.Bandwidth, Culprits: "b"}}},
-		{"the victim computes less, and so transfers less", []uses{{of(history.CPUUsed, ""): step(1, 0.25), of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}},
-			nil, nil},
-		{"the victim is idle, and so needs neither bandwidth nor cache", []uses{
-			{of(history.CPUUsed, ""): step(1, 0), of(history.Bandwidth, "0"): step(4e9, 0), of(history.Occupancy, "0"): step(9e6, 0)},
-			{of(history.Bandwidth, "0"): step(1e9, 9e9), of(history.Occupancy, "0"): step(1e6, 8e6)},
-		}, nil, nil},
-		{"the CPU time of the victim is not known", []uses{{of(history.Bandwidth, "0"): step(4e9, 1e9)}, {of(history.Bandwidth, "0"): step(1e9, 9e9)}}, nil, nil},
-		{"a neighbour takes the cache",
-			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Occupancy, "1"): step(9e6, 3e6)}, {of(history.Occupancy, "1"): step(1e6, 8e6)}}, nil,
-			[]result{{Kind: reports.Cache, Culprits: "b"}}},
-		{"a neighbour takes another cache",
-			[]uses{{of(history.CPUUsed, ""): step(1, 1), of(history.Occupancy, "1"): step(9e6, 3e6)}, {of(history.Occupancy, "0"): step(1e6, 8e6)}}, nil, nil},
-	} {
+// result is a finding without its figures.
+type result struct {
+	Kind     reports.Kind
+	Own      []reports.OwnReason
+	Culprits string // their names, the most likely one first
+	Always   bool
+}
+
+type judgement struct {
+	name       string
+	containers []uses // the victim first
+	own        limits // of the victim's class
+	want       []result
+}
+
+// wantJudged compares the findings about the victim. Those that are not there always are from 150 s to 225 s, as in step.
+func wantJudged(t *testing.T, judgements []judgement) {
+	t.Helper()
+	for _, test := range judgements {
 		t.Run(test.name, func(t *testing.T) {
 			w := window(test.containers...)
 			var got []result
@@ -128,7 +79,7 @@ func TestJudgeReportsTheCulpritsOrTheReasonOfTheVictimItself(t *testing.T) {
 				}
 				got = append(got, r)
 				if !f.Always && (f.From != time.Unix(150, 0) || f.To != time.Unix(225, 0)) {
-					t.Errorf("the interval is from %s to %s", f.From, f.To)
+					t.Errorf("the interval is from %s to %s, want from 150 s to 225 s", f.From, f.To)
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -136,6 +87,143 @@ func TestJudgeReportsTheCulpritsOrTheReasonOfTheVictimItself(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWaitingForIOHasCulpritsOrAReasonOfTheVictimItself: culprits are the containers that use more of the same disk. If the victim
+// itself uses more or has reached a limit, this is reported instead.
+func TestWaitingForIOHasCulpritsOrAReasonOfTheVictimItself(t *testing.T) {
+	io, written, wrote := of(history.IOWaiting, ""), of(history.WrittenBytes, "sda"), of(history.Writes, "sda")
+	wantJudged(t, []judgement{
+		{name: "nothing happens", containers: []uses{{io: step(0.1, 0.1), wrote: step(1, 1)}, {wrote: step(5, 5)}}},
+		{
+			name:       "a neighbour writes more to the same disk",
+			containers: []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(5, 500)}},
+			want:       []result{{Kind: reports.IO, Culprits: "b"}},
+		},
+		{
+			name:       "two neighbours write more",
+			containers: []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(5, 300)}, {wrote: step(5, 800)}},
+			want:       []result{{Kind: reports.IO, Culprits: "cb"}},
+		},
+		{
+			name:       "a neighbour writes more to another disk",
+			containers: []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {of(history.Writes, "sdb"): step(5, 500)}},
+			want:       []result{{Kind: reports.IO}},
+		},
+		{
+			name: "a neighbour writes less", containers: []uses{{io: step(0, 0.6), wrote: step(1, 1)}, {wrote: step(500, 5)}},
+			want: []result{{Kind: reports.IO}},
+		},
+		{
+			name: "the victim itself writes more", containers: []uses{{io: step(0, 0.6), wrote: step(1, 900)}, {wrote: step(5, 5)}},
+			want: []result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnUse}}},
+		},
+		{
+			name:       "the victim is at the limit of its class",
+			containers: []uses{{io: step(0, 0.6), wrote: step(1, 9), written: step(1, 99)}, {wrote: step(5, 500)}},
+			own:        limits{written: 100}, want: []result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnClassLimit}}},
+		},
+		{
+			name: "the victim is at its limit on a device mapper, and a neighbour writes more to the disk below",
+			containers: []uses{
+				{io: step(0, 0.6), wrote: step(1, 9), of(history.Writes, "dm-0"): step(1, 9), of(history.WrittenBytes, "dm-0"): step(1, 99)},
+				{wrote: step(5, 500)},
+			},
+			own:  limits{of(history.WrittenBytes, "dm-0"): 100},
+			want: []result{{Kind: reports.IO, Own: []reports.OwnReason{reports.OwnClassLimit}}},
+		},
+		{
+			name:       "the victim used far more than the limit, so it got its class later",
+			containers: []uses{{io: step(0, 0.6), wrote: step(1, 1), written: step(400, 400)}, {wrote: step(5, 500)}},
+			own:        limits{written: 100}, want: []result{{Kind: reports.IO, Culprits: "b"}},
+		},
+	})
+}
+
+func TestWaitingForACPUHasCulpritsOrAReasonOfTheVictimItself(t *testing.T) {
+	cpu, used, throttled := of(history.CPUWaiting, ""), of(history.CPUUsed, ""), of(history.Throttled, "")
+	wantJudged(t, []judgement{
+		{
+			name:       "the victim is throttled",
+			containers: []uses{{cpu: step(0, 0.6), throttled: step(0, 0.55)}, {used: step(1, 9)}},
+			want:       []result{{Kind: reports.CPU, Own: []reports.OwnReason{reports.OwnThrottled}}},
+		},
+		{
+			name:       "the victim is throttled all the time",
+			containers: []uses{{cpu: step(0.9, 0.9), throttled: step(0.9, 0.9)}, {used: step(1, 9)}},
+			want:       []result{{Kind: reports.CPU, Own: []reports.OwnReason{reports.OwnThrottled}, Always: true}},
+		},
+		{
+			name:       "a neighbour computes more",
+			containers: []uses{{cpu: step(0, 0.6), used: step(1, 1)}, {used: step(1, 9)}},
+			want:       []result{{Kind: reports.CPU, Culprits: "b"}},
+		},
+	})
+}
+
+func TestWaitingForMemoryHasCulpritsOrAReasonOfTheVictimItself(t *testing.T) {
+	memory, bytes, refaults := of(history.MemoryWaiting, ""), of(history.Memory, ""), of(history.Refaults, "")
+	wantJudged(t, []judgement{
+		{
+			name:       "the victim is at its memory.high",
+			containers: []uses{{memory: step(0, 0.6), of(history.HighEvents, ""): step(0, 9)}, {bytes: step(1e9, 9e9)}},
+			want:       []result{{Kind: reports.MemoryUse, Own: []reports.OwnReason{reports.OwnMemoryLimit}}},
+		},
+		{
+			name:       "a neighbour takes memory",
+			containers: []uses{{memory: step(0, 0.6), bytes: step(1e9, 9e8)}, {bytes: step(1e9, 9e9)}},
+			want:       []result{{Kind: reports.MemoryUse, Culprits: "b"}},
+		},
+		{
+			name: "a neighbour takes memory, and a third container waits for it, too",
+			containers: []uses{
+				{memory: step(0, 0.6), bytes: step(1e9, 9e8)}, {bytes: step(1e9, 9e9)},
+				{refaults: step(0, 5e4)},
+			},
+			want: []result{{Kind: reports.MemoryUse, Culprits: "b"}},
+		},
+		{
+			name:       "a neighbour has refaults, and nobody takes more memory",
+			containers: []uses{{memory: step(0, 0.6)}, {refaults: step(0, 5e4)}},
+			want:       []result{{Kind: reports.MemoryUse, Culprits: "b"}},
+		},
+	})
+}
+
+// TestALossOfBandwidthOrCacheHasCulprits: the kernel does not count how long a container waits for these.
+func TestALossOfBandwidthOrCacheHasCulprits(t *testing.T) {
+	used, bandwidth := of(history.CPUUsed, ""), of(history.Bandwidth, "0")
+	wantJudged(t, []judgement{
+		{
+			name:       "a neighbour takes memory bandwidth",
+			containers: []uses{{used: step(1, 1), bandwidth: step(4e9, 1e9)}, {bandwidth: step(1e9, 9e9)}},
+			want:       []result{{Kind: reports.Bandwidth, Culprits: "b"}},
+		},
+		{
+			name:       "the victim computes less, and so transfers less",
+			containers: []uses{{used: step(1, 0.25), bandwidth: step(4e9, 1e9)}, {bandwidth: step(1e9, 9e9)}},
+		},
+		{
+			name: "the victim is idle, and so needs neither bandwidth nor cache",
+			containers: []uses{
+				{used: step(1, 0), bandwidth: step(4e9, 0), of(history.Occupancy, "0"): step(9e6, 0)},
+				{bandwidth: step(1e9, 9e9), of(history.Occupancy, "0"): step(1e6, 8e6)},
+			},
+		},
+		{
+			name:       "the CPU time of the victim is not known",
+			containers: []uses{{bandwidth: step(4e9, 1e9)}, {bandwidth: step(1e9, 9e9)}},
+		},
+		{
+			name:       "a neighbour takes the cache",
+			containers: []uses{{used: step(1, 1), of(history.Occupancy, "1"): step(9e6, 3e6)}, {of(history.Occupancy, "1"): step(1e6, 8e6)}},
+			want:       []result{{Kind: reports.Cache, Culprits: "b"}},
+		},
+		{
+			name:       "a neighbour takes another cache",
+			containers: []uses{{used: step(1, 1), of(history.Occupancy, "1"): step(9e6, 3e6)}, {of(history.Occupancy, "0"): step(1e6, 8e6)}},
+		},
+	})
 }
 
 // TestAnOldIntervalIsLeftOut asks for intervals that end after a time. The only one ends at 225 s.

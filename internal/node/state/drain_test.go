@@ -29,18 +29,25 @@ func TestEvictions(t *testing.T) {
 		edit   func([]classes.Resource) []classes.Resource
 		want   string
 	}{
-		"nothing while the class is there":                 {container("a-1", "cache=gold"), nil, ""},
-		"a holder that requested a class that is gone":     {container("a-1", "cache=gold"), withoutGold, goldOfMain},
-		"a holder that requested a resource that is gone":  {container("a-1", "cache=gold"), withoutCache, goldOfMain},
-		"a pod that requested a class that is gone":        {pod("a-1", "net=high"), withoutHigh(classes.Evict), "ns/a  test.example/net high"},
-		"no pod if its resource has onClassRemoved: drain": {pod("a-1", "net=high"), withoutHigh(classes.Drain), ""},
-		"no holder of another class":                       {container("a-1", "cache=silver"), withoutGold, ""},
-		"no holder of a default that is gone":              {container("a-1", ""), withoutCache, ""},
-		"no holder if its resource has no onClassRemoved":  {container("a-1", "disk=fast"), func(r []classes.Resource) []classes.Resource { return r[:1] }, ""},
-		"nothing if the same edit sets onClassRemoved to drain": {container("a-1", "cache=gold"), func(r []classes.Resource) []classes.Resource {
-			r[0].OnClassRemoved = classes.Drain
-			return withoutGold(r)
-		}, ""},
+		"nothing while the class is there":                {holder: container("a-1", "cache=gold")},
+		"a holder that requested a class that is gone":    {holder: container("a-1", "cache=gold"), edit: withoutGold, want: goldOfMain},
+		"a holder that requested a resource that is gone": {holder: container("a-1", "cache=gold"), edit: withoutCache, want: goldOfMain},
+		"a pod that requested a class that is gone": {
+			holder: pod("a-1", "net=high"), edit: withoutHigh(classes.Evict), want: "ns/a  test.example/net high",
+		},
+		"no pod if its resource has onClassRemoved: drain": {holder: pod("a-1", "net=high"), edit: withoutHigh(classes.Drain)},
+		"no holder of another class":                       {holder: container("a-1", "cache=silver"), edit: withoutGold},
+		"no holder of a default that is gone":              {holder: container("a-1", ""), edit: withoutCache},
+		"no holder if its resource has no onClassRemoved": {
+			holder: container("a-1", "disk=fast"), edit: func(r []classes.Resource) []classes.Resource { return r[:1] },
+		},
+		"nothing if the same edit sets onClassRemoved to drain": {
+			holder: container("a-1", "cache=gold"),
+			edit: func(r []classes.Resource) []classes.Resource {
+				r[0].OnClassRemoved = classes.Drain
+				return withoutGold(r)
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()

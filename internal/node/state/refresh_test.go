@@ -159,16 +159,16 @@ func TestChange(t *testing.T) {
 		err      error
 		want     string
 	}{
-		"another class":                 {main, map[string]string{cache: "silver"}, nil, "a-1 cache=silver(bronze) disk=fast"},
-		"the system default":            {main, map[string]string{cache: ""}, nil, "a-1 cache=(bronze) disk=fast"},
-		"a full class":                  {main, map[string]string{cache: "gold"}, classes.ErrClassFull, ""},
-		"an unknown class":              {main, map[string]string{cache: "lead"}, classes.ErrUnknownClass, ""},
-		"an unknown resource":           {main, map[string]string{"x/y": "lead"}, classes.ErrUnknownResource, ""},
-		"a resource of pods":            {main, map[string]string{net: "high"}, classes.ErrBadRequest, ""},
-		"an immutable resource":         {main, map[string]string{disk: ""}, state.ErrImmutable, ""},
-		"one immutable resource of two": {main, map[string]string{cache: "silver", disk: ""}, state.ErrImmutable, ""},
-		"an unknown container":          {qos.Subject{PodUID: "x", Container: "main"}, nil, state.ErrNotFound, ""},
-		"a container not yet started":   {qos.Subject{PodUID: "uid-c", Container: "main"}, nil, state.ErrNotRunning, ""},
+		"another class":                 {owner: main, requests: map[string]string{cache: "silver"}, want: "a-1 cache=silver(bronze) disk=fast"},
+		"the system default":            {owner: main, requests: map[string]string{cache: ""}, want: "a-1 cache=(bronze) disk=fast"},
+		"a full class":                  {owner: main, requests: map[string]string{cache: "gold"}, err: classes.ErrClassFull},
+		"an unknown class":              {owner: main, requests: map[string]string{cache: "lead"}, err: classes.ErrUnknownClass},
+		"an unknown resource":           {owner: main, requests: map[string]string{"x/y": "lead"}, err: classes.ErrUnknownResource},
+		"a resource of pods":            {owner: main, requests: map[string]string{net: "high"}, err: classes.ErrBadRequest},
+		"an immutable resource":         {owner: main, requests: map[string]string{disk: ""}, err: state.ErrImmutable},
+		"one immutable resource of two": {owner: main, requests: map[string]string{cache: "silver", disk: ""}, err: state.ErrImmutable},
+		"an unknown container":          {owner: qos.Subject{PodUID: "x", Container: "main"}, err: state.ErrNotFound},
+		"a container not yet started":   {owner: qos.Subject{PodUID: "uid-c", Container: "main"}, err: state.ErrNotRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()

@@ -63,30 +63,29 @@ func TestAssignmentsReportTheClassOfEveryResource(t *testing.T) {
 		want   []classes.Assignment
 		other  string // what another program has set for the resource disk
 	}{
-		"as assigned": {
-			func(*fixture) {}, []classes.Assignment{bronze, {Resource: disk}}, "",
-		},
+		"as assigned": {before: func(*fixture) {}, want: []classes.Assignment{bronze, {Resource: disk}}},
 		"values of another program in place of the system default": {
-			func(f *fixture) { f.setForeign("a-1", disk, "limits of sda") }, []classes.Assignment{bronze, {Resource: disk}}, "limits of sda",
+			before: func(f *fixture) { f.setForeign("a-1", disk, "limits of sda") }, want: []classes.Assignment{bronze, {Resource: disk}},
+			other: "limits of sda",
 		},
 		"values of another program are not reported for a holder with a class": {
-			func(f *fixture) { f.setForeign("a-1", cache, "group b") }, []classes.Assignment{bronze, {Resource: disk}}, "",
+			before: func(f *fixture) { f.setForeign("a-1", cache, "group b") }, want: []classes.Assignment{bronze, {Resource: disk}},
 		},
 		"values of another program are not reported after their removal": {
-			func(f *fixture) { f.setForeign("a-1", disk, "limits of sda"); f.setForeign("a-1", disk, "") },
-			[]classes.Assignment{bronze, {Resource: disk}}, "",
+			before: func(f *fixture) { f.setForeign("a-1", disk, "limits of sda"); f.setForeign("a-1", disk, "") },
+			want:   []classes.Assignment{bronze, {Resource: disk}},
 		},
 		"the observed class if it differs from the desired one": {
-			func(f *fixture) { f.Observe("a-1", cache, "silver") },
-			[]classes.Assignment{{Resource: cache, Class: "silver", Source: classes.SourceAdopted}, {Resource: disk}}, "",
+			before: func(f *fixture) { f.Observe("a-1", cache, "silver") },
+			want:   []classes.Assignment{{Resource: cache, Class: "silver", Source: classes.SourceAdopted}, {Resource: disk}},
 		},
 		"the system default of a resource that was configured later": {
-			func(f *fixture) {
+			before: func(f *fixture) {
 				f.offer(func(r []classes.Resource) []classes.Resource {
 					return append(r, classes.Resource{Name: "test.example/new", Scope: classes.ContainerScope})
 				})
 			},
-			[]classes.Assignment{bronze, {Resource: disk}, {Resource: "test.example/new"}}, "",
+			want: []classes.Assignment{bronze, {Resource: disk}, {Resource: "test.example/new"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
