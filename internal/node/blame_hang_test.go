@@ -49,7 +49,7 @@ func TestHungReadsOfTheHistoryDoNotStopTheHooks(t *testing.T) {
 		for i := range 120 {
 			b.runs(t, fmt.Sprint("stuck", i), "")
 		}
-		for range 60 {
+		for range 60 { // more than enough to reach the limit
 			b.RecordHistory(t.Context())
 		}
 		b.wantBlocked(t, 4, "read the counters of pod ns/stuck")

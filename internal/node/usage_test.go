@@ -221,7 +221,7 @@ func TestHungMeasurementsDoNotStopTheHooks(t *testing.T) {
 			f.mustRun(t, pod(name, nil), container("c-"+name))
 			f.backends[cache].Stick("measure c-"+name, stuck)
 		}
-		for range 60 {
+		for range 60 { // more than enough to reach the limit
 			f.used(t, cache)
 		}
 		f.wantBlocked(t, 50, "measure test.example/cache of pod ns/stuck")

@@ -25,60 +25,37 @@ func TestTheStepFollowsFromTheDesiredAndTheObservedClass(t *testing.T) {
 		recorded map[string]string // the recorded observed classes that differ from the desired ones, by resource
 		want     *Step             // nil means no step
 	}{
-		"in its class": {
-			gold, observed{class: gold, known: true}, nil, nil,
-		},
-		"in the system default, as desired": {
-			none, observed{class: none, known: true}, nil, nil,
-		},
-		"in another class": {
-			gold, observed{class: silver, known: true}, nil, &Step{From: silver, To: gold},
-		},
-		"in its class, with stale properties": {
-			gold, observed{class: gold, known: true, stale: "oomScoreAdj"}, nil, nil,
-		},
+		"in its class":                        {desired: gold, observed: observed{class: gold, known: true}},
+		"in the system default, as desired":   {desired: none, observed: observed{class: none, known: true}},
+		"in another class":                    {desired: gold, observed: observed{class: silver, known: true}, want: &Step{From: silver, To: gold}},
+		"in its class, with stale properties": {desired: gold, observed: observed{class: gold, known: true, stale: "oomScoreAdj"}},
 		"recorded in another class, with stale properties": {
-			gold, observed{class: gold, known: true, stale: "oomScoreAdj"}, map[string]string{"r": none}, &Step{From: none, To: gold},
+			desired: gold, observed: observed{class: gold, known: true, stale: "oomScoreAdj"}, recorded: map[string]string{"r": none},
+			want: &Step{From: none, To: gold},
 		},
-		"in no class": {
-			gold, observed{class: none, known: true}, nil, &Step{From: none, To: gold},
-		},
-		"in a class, where none is desired": {
-			none, observed{class: gold, known: true}, nil, &Step{From: gold, To: none},
-		},
+		"in no class":                       {desired: gold, observed: observed{class: none, known: true}, want: &Step{From: none, To: gold}},
+		"in a class, where none is desired": {desired: none, observed: observed{class: gold, known: true}, want: &Step{From: gold, To: none}},
 		"in its class, but recorded in another one": {
-			gold, observed{class: gold, known: true}, map[string]string{"r": silver}, nil,
+			desired: gold, observed: observed{class: gold, known: true}, recorded: map[string]string{"r": silver},
 		},
 		"outside of a class that drains, which is enforced again": {
-			gold, observed{class: silver, known: true, draining: true}, nil, &Step{From: gold, To: gold},
+			desired: gold, observed: observed{class: silver, known: true, draining: true}, want: &Step{From: gold, To: gold},
 		},
-		"in a class that drains": {
-			gold, observed{class: gold, known: true, draining: true}, nil, nil,
-		},
-		"not shown, so enforced again": {
-			gold, observed{}, nil, &Step{From: gold, To: gold},
-		},
+		"in a class that drains":       {desired: gold, observed: observed{class: gold, known: true, draining: true}},
+		"not shown, so enforced again": {desired: gold, want: &Step{From: gold, To: gold}},
 		"not shown, and recorded in another class": {
-			gold, observed{}, map[string]string{"r": silver}, &Step{From: silver, To: gold},
+			desired: gold, recorded: map[string]string{"r": silver}, want: &Step{From: silver, To: gold},
 		},
 		"not shown, and recorded in a class where none is desired": {
-			none, observed{}, map[string]string{"r": gold}, &Step{From: gold, To: none},
+			desired: none, recorded: map[string]string{"r": gold}, want: &Step{From: gold, To: none},
 		},
 		"not shown, with another resource recorded": {
-			gold, observed{}, map[string]string{"other": silver}, &Step{From: gold, To: gold},
+			desired: gold, recorded: map[string]string{"other": silver}, want: &Step{From: gold, To: gold},
 		},
-		"not shown, and no class is desired": {
-			none, observed{}, nil, nil,
-		},
-		"not shown, in a class that drains": {
-			gold, observed{draining: true}, nil, nil,
-		},
-		"outside of the class of an unavailable resource": {
-			gold, observed{class: silver, known: true, unavailable: true}, nil, nil,
-		},
-		"not shown, with an unavailable resource": {
-			gold, observed{unavailable: true}, map[string]string{"r": silver}, nil,
-		},
+		"not shown, and no class is desired":              {desired: none},
+		"not shown, in a class that drains":               {desired: gold, observed: observed{draining: true}},
+		"outside of the class of an unavailable resource": {desired: gold, observed: observed{class: silver, known: true, unavailable: true}},
+		"not shown, with an unavailable resource":         {desired: gold, observed: observed{unavailable: true}, recorded: map[string]string{"r": silver}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observation{
