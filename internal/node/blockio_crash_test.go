@@ -210,7 +210,8 @@ func TestALimitThatAnotherProgramSetAfterAnUpdateStays(t *testing.T) {
 	}
 }
 
-// killBlockIOAt kills the process at step `n` of the last update, and reports whether there was such a step.
+// killBlockIOAt kills the process at step `n` of the last update, and reports whether there was such a step. After the recovery, the
+// container must have the class of the last update, and the I/O files `want`.
 func killBlockIOAt(t *testing.T, n int, legacy bool, updates []string, want map[string]string) (died bool) {
 	t.Helper()
 	f, last := newBlockIOMachine(t, legacy, "first"), len(updates)-1

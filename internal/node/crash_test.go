@@ -193,7 +193,8 @@ func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
 }
 
 // killAt kills the process at step `n` of the function `do`. If the parameter `again` is greater than 0, killAt also kills
-// the next process during its recovery, at the step with this number. killAt reports whether there were such steps.
+// the next process during its recovery, at the step with this number. killAt reports whether there were such steps. After the
+// recovery, the state must be one of those in `allowed`, only its slots are in use, and another reconciliation changes nothing.
 func killAt(t *testing.T, n, again int, do func(*testing.T, *crashFixture), allowed [][]string) (died bool) {
 	t.Helper()
 	f := newCrashFixture(t)
