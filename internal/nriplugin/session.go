@@ -118,7 +118,7 @@ func (s *session) CreateContainer(
 	h := containerOf(p, c)
 	h.Spec.Settings = described(c) // only a creation needs them
 	s.plugin.node.AdoptPod(podOf(p))
-	if err := h.CheckDevices(c.GetEnv()); err != nil {
+	if err := cmp.Or(h.CheckNew(state.RecordAnnotation, originalsAnnotation), h.CheckDevices(c.GetEnv())); err != nil {
 		return nil, nil, s.plugin.node.Refuse(h, err)
 	}
 	adjustment, assignments, err := s.plugin.node.CreateContainer(h)

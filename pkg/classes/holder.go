@@ -101,6 +101,18 @@ func (h Holder) OwnAnnotation(key string) (value string, ok bool) {
 	return value, ok
 }
 
+// CheckNew returns an error if a new container already has one of the plugin's own annotations. A restored container can have the
+// annotations of its checkpoint image (containerd 2.2, CRI-O), which a user may have written.
+func (h Holder) CheckNew(own ...string) error {
+	for _, key := range own {
+		if _, has := h.OwnAnnotation(key); has {
+			return refuseHolder(h, badRequest("the container already has the annotation %s, which only qos-nri-plugin sets; "+
+				"if it is restored from a checkpoint image, do not use this image", key))
+		}
+	}
+	return nil
+}
+
 // WithoutUnusedAnnotations returns the holder with only those annotations that Resolve reads.
 func (h Holder) WithoutUnusedAnnotations() Holder {
 	h.PodAnnotations, h.ContainerAnnotations = maps.Clone(h.PodAnnotations), maps.Clone(h.ContainerAnnotations)
