@@ -74,7 +74,7 @@ func (p *pod) readClaims() {
 	}
 }
 
-// refuseNodeName reports a pod that has claims and the name of its node.
+// refuseNodeName reports `spec.nodeName` of a pod with claims: only the scheduler allocates claims, and it skips such pods.
 func (p *pod) refuseNodeName() {
 	hasClaims := slices.ContainsFunc(p.containers, func(c *container) bool { return len(c.claims) > 0 })
 	if node := p.entry(p.spec, "nodeName", p.place); hasClaims && node.value != nil && node.value.Value != "" {

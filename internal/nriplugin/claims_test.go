@@ -287,8 +287,8 @@ func TestALinkInTheImageDoesNotEvadeTheLimitsOfAClaim(t *testing.T) {
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))
 }
 
-// TestTheVolumeThatHidesAnotherIsLimited mounts two directories at /data/ and /data, which are the same path. The limits of the
-// claim for /data apply to 254:16, the disk that the container's mountinfo shows there.
+// TestTheVolumeThatHidesAnotherIsLimited mounts two directories at /data/ and /data, which are the same path, so the second one
+// hides the first one. The limits of the claim for /data apply to the disk of the second one, which is vdb in each case.
 func TestTheVolumeThatHidesAnotherIsLimited(t *testing.T) {
 	const volumes = "/var/lib/kubelet/pods/uid-a/volumes/kubernetes.io~csi/"
 	for name, sources := range map[string][]string{
@@ -298,11 +298,11 @@ func TestTheVolumeThatHidesAnotherIsLimited(t *testing.T) {
 		"a volume hides itself":     {volumes + "pv/mount", volumes + "pv/mount"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newClaimedRig(t, "gold")
+			r := newClaimedRig(t, "gold") // the host has mounted pv from vdb, other from vda, and nothing at /srv
 			r.host.Cgroups().Mount("61 1 254:16 / " + volumes + "pv/mount rw - ext4 /dev/vdb rw")
 			r.host.Cgroups().Mount("62 1 254:0 / " + volumes + "other/mount rw - ext4 /dev/vda rw")
 			r.mounts = []*api.Mount{{Destination: "/data/", Source: sources[0]}, {Destination: "/data", Source: sources[1]}}
-			id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb)
+			id := r.mustRunWith(t, r.podOf(t, "a", ""), onVdb) // the container's mountinfo shows vdb at /data
 			r.wantClaimed(t, id, "gold", "254:16")
 		})
 	}

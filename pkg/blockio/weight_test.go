@@ -161,6 +161,7 @@ func TestThereIsNoConditionAboutWhatNoClassSets(t *testing.T) {
 	}
 }
 
+// TestTheErrorOfALostSchedulerNamesTheDevice: sda has lost bfq after the inspection, so the write of its weight fails.
 func TestTheErrorOfALostSchedulerNamesTheDevice(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
 	must(t, f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("none")))
@@ -168,6 +169,8 @@ func TestTheErrorOfALostSchedulerNamesTheDevice(t *testing.T) {
 	if !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), "weights are no longer enabled on device 8:0 (sda)") {
 		t.Errorf("got %v", err)
 	}
+
+	// the values that were written before have been taken back
 	f.want(v2Dir+"/io.max", "")
 	f.want(v2Dir+"/io.bfq.weight", "default 100\n")
 }

@@ -58,14 +58,16 @@ func TestRepairReadsTheMountsOfTheNodeAndOfEachContainerOnce(t *testing.T) {
 }
 
 // TestAVolumeIsFoundInTheMountsOfItsOwnContainer covers a reused PID: a process of the first container has ended, and a
-// process of the second container has the same PID.
+// process of the second container has the same PID. In one round, the backend keeps the mounts that it has read.
 func TestAVolumeIsFoundInTheMountsOfItsOwnContainer(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /a rw - ext4 /dev/sdb rw"))
 	defer v.volume.(classes.RoundObserver).BeginRound()()
 	v.mustStart(10, "/a", "silver")
-	v.wantObserved(10, "/a", "silver", "silver")
+	v.wantObserved(10, "/a", "silver", "silver") // reads and keeps the mounts of the first container
+
 	v.machine.AddFile("/proc/10/mountinfo", "50 40 7:0 / /a rw - ext4 /dev/loop0 rw\n")
 	next := v.addIn("2", 10, "/a", "silver")
+	// the fixture names containers by their PIDs
 	next.ID, next.ContainerID = classes.VolumeID("next", "/a"), "next"
 	must(t, v.volume.Enforce(t.Context(), next, "silver", "silver"))
 	v.want("/sys/fs/cgroup/kubepods/pod2/io.max", "7:0 "+silverLimits)
