@@ -132,6 +132,35 @@ func TestARefusedPodIsReportedInTheClassThatItWasFoundIn(t *testing.T) {
 	f.wantRefused(t, "b ClassFull")
 }
 
+// TestARefusedPodStaysReportedInItsOtherClasses finds pod b, whose class of disk is the requested one, in class low of net instead of high,
+// which pod a has. After the look at b, the kernel shows no classes any more.
+func TestARefusedPodStaysReportedInItsOtherClasses(t *testing.T) {
+	f := newFixture(t)
+	configure := func() {
+		f.mustConfigure(t, strings.NewReplacer(
+			"disk\n", "disk\n  scope: pod\n", "  scope: pod\n", "  scope: pod\n  classes: [{name: high, capacity: 1}, {name: low}]\n",
+		).Replace(files))
+	}
+	configure()
+	requests := func(name, net string) classes.Holder {
+		return pod(name, requesting("test.example/net="+net+",test.example/disk=slow"))
+	}
+	f.mustRunPod(t, requests("a", "high"))
+	f.mustRunPod(t, requests("b", "low"))
+	f.restart(t)
+	configure()
+	f.Synchronize([]classes.Holder{requests("a", "high"), requests("b", "high")}, nil)
+	looks := 0
+	f.backends[disk].Before(func() {
+		if looks++; looks > 2 {
+			f.backends[disk].Fail("observe", errors.New("input/output error"))
+		}
+	})
+	f.Reconcile(t.Context())
+	f.wantRefused(t, "b ClassFull")
+	f.wantClass(t, "sandbox-b", disk, "slow/adopted")
+}
+
 // TestAPodWithoutACgroupIsReleased covers pods that started before a restart of containerd. When such a pod ends, containerd calls no
 // hook. The pods of this test have no class, because no class of this fixture has pod scope.
 func TestAPodWithoutACgroupIsReleased(t *testing.T) {

@@ -283,22 +283,24 @@ func storedSteps(e state.Holding) (steps []Step) {
 // unverified. If the kernel's values do not identify a class, the holder gets its requested class if a slot is free.
 // Such holders come before those that are in another class.
 func (r *Reconciler) verify(ctx context.Context) {
-	var inClass, unclear, elsewhere []string
+	var inClass []string
+	var unclear, elsewhere []state.Shown
 	unverified := inOrder(r.store.Where(func(h *state.Holding) bool { return h.Phase == state.Unverified }))
 	defer r.beginRound()()
 	for _, e := range unverified {
 		observed, _, err := r.observer.observe(ctx, e, nil)
+		shown := state.Shown{ID: e.ID, Classes: map[string]string{}}
+		for _, o := range observed {
+			if o.Known {
+				shown.Classes[o.assigned.Resource] = o.Class
+			}
+		}
 		switch {
 		case errors.Join(err, ctx.Err()) != nil:
 		case slices.ContainsFunc(observed, func(o observation) bool { return o.Known && o.Class != o.assigned.Class }):
-			elsewhere = append(elsewhere, e.ID)
-			for _, o := range observed {
-				if o.Known {
-					r.store.Observe(e.ID, o.assigned.Resource, o.Class)
-				}
-			}
+			elsewhere = append(elsewhere, shown)
 		case slices.ContainsFunc(observed, func(o observation) bool { return !o.Known }):
-			unclear = append(unclear, e.ID)
+			unclear = append(unclear, shown)
 		default:
 			inClass = append(inClass, e.ID)
 		}

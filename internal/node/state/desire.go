@@ -5,6 +5,7 @@ package state
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -79,11 +80,17 @@ func (n *node) retryPending(id string) {
 	n.follow(before, after)
 }
 
+// Shown has the classes in which the kernel shows a holder, by resource. It lacks the resources whose class is unknown.
+type Shown struct {
+	ID      string
+	Classes map[string]string
+}
+
 // Verified records which unverified pods and volumes are in the classes that they request. The parameter `inClass` lists
 // those that are in these classes, and the parameter `elsewhere` lists those that may be in other classes. Verified
 // admits the second list to the requested classes if these classes have free slots, and returns those that it could not
 // admit.
-func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) {
+func (s *Store) Verified(inClass []string, elsewhere []Shown) (failed []FailedAdoption) {
 	defer s.lock()()
 	n := &s.node
 
@@ -95,24 +102,32 @@ func (s *Store) Verified(inClass, elsewhere []string) (failed []FailedAdoption) 
 	}
 
 	var late []Holding
-	for _, id := range elsewhere {
-		if h, _ := n.table.Get(id); h.Phase == Unverified {
-			late = append(late, h)
-			n.table.Release(id) // release all before admitting any, so that none keeps a slot that it was not admitted to
+	shown := map[string]map[string]string{}
+	for _, e := range elsewhere {
+		if h, _ := n.table.Get(e.ID); h.Phase == Unverified {
+			late, shown[e.ID] = append(late, h), e.Classes
+			n.table.Release(e.ID) // release all before admitting any, so that none keeps a slot that it was not admitted to
 		}
 	}
 	for _, h := range late {
-		failed = append(failed, n.readmit(h)...)
+		failed = append(failed, n.readmit(h, shown[h.ID])...)
 	}
 	return failed
 }
 
 // readmit admits a pod or volume to the classes that it requests. If the admission fails, a pod gets the defaults, and a
-// volume keeps the class of its claim. The holder is then reported in the classes that the kernel has shown (Observe), and
-// otherwise in the system default, because it may have none of the values of its class.
-func (n *node) readmit(before Holding) (failed []FailedAdoption) {
+// volume keeps the class of its claim. The holder is then reported in the classes that the kernel has shown, and otherwise
+// in the system default, because it may have none of the values of its class.
+func (n *node) readmit(before Holding, shown map[string]string) (failed []FailedAdoption) {
+	observed := map[string]string{}
+	maps.Copy(observed, before.Observed)
+	maps.Copy(observed, shown)
 	after := before
+	for resource, class := range shown {
+		after.observe(resource, class)
+	}
 	after.happens(verified)
+	n.changed = true
 	err := n.table.Admit(n.live.Catalog, after)
 	if err == nil {
 		return nil
@@ -120,9 +135,8 @@ func (n *node) readmit(before Holding) (failed []FailedAdoption) {
 
 	claimed := slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
 	after.assign(slices.Concat(claimed, n.live.defaults(classes.Holding{Holder: before.Holder})))
-	after.observeAll(func(resource string) string { return before.Observed[resource] })
+	after.observeAll(func(resource string) string { return observed[resource] })
 	n.table.Adopt(after)
-	n.changed = true
 
 	request := before.Holder
 	if before.Request != nil {

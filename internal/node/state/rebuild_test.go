@@ -193,7 +193,11 @@ func TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			f.Rebuild([]classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")}, nil)
-			if failed := f.Verified(test.inClass, test.elsewhere); len(failed) != len(test.refused) {
+			var elsewhere []state.Shown
+			for _, id := range test.elsewhere {
+				elsewhere = append(elsewhere, state.Shown{ID: id})
+			}
+			if failed := f.Verified(test.inClass, elsewhere); len(failed) != len(test.refused) {
 				t.Errorf("the requests of %v were not admitted", failed)
 			}
 			f.wantHolders(t, test.want...)
@@ -209,12 +213,12 @@ func TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom(t *testing.T) {
 // class low. It is reported in low only if the kernel has shown it there.
 func TestARefusedPodIsReportedInTheClassThatTheKernelShows(t *testing.T) {
 	for name, test := range map[string]struct {
-		shown []string
+		shown map[string]string
 		want  string
 	}{
 		"no class yet":       {nil, "a-1 net=low()"},
-		"the system default": {[]string{""}, "a-1 net=low()"},
-		"the default class":  {[]string{"low"}, "a-1 net=low"},
+		"the system default": {map[string]string{net: ""}, "a-1 net=low()"},
+		"the default class":  {map[string]string{net: "low"}, "a-1 net=low"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
@@ -223,10 +227,7 @@ func TestARefusedPodIsReportedInTheClassThatTheKernelShows(t *testing.T) {
 				return r
 			})
 			f.Rebuild([]classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")}, nil)
-			for _, class := range test.shown {
-				f.Observe("a-1", net, class)
-			}
-			f.Verified([]string{"b-1"}, []string{"a-1"}) // b-1 has the only slot of high, so a-1 is refused
+			f.Verified([]string{"b-1"}, []state.Shown{{ID: "a-1", Classes: test.shown}}) // b-1 has the only slot of high, so a-1 is refused
 			f.wantHolders(t, test.want, "b-1 net=high")
 			if h, _ := f.Get("a-1"); test.want == "a-1 net=low" && len(h.Observed) > 0 {
 				t.Errorf("the field Observed is %v, want none, because a-1 is in its class", h.Observed)
