@@ -46,7 +46,8 @@ func TestLabelOfKoordinatorBecomesAnAnnotation(t *testing.T) {
 
 func TestWithoutTheOptionLabelsAndAnnotationsOfKoordinatorStayWithoutANote(t *testing.T) {
 	const memoryQOS = "  annotations:\n    koordinator.sh/memoryQOS: '{}'\n    "
-	wantResult(t, labelled("BE", memoryQOS+"rdt.resources.beta.kubernetes.io/pod: gold\n"), convert.Options{}, labelled("BE", memoryQOS+"qos.noderesource.dev/pod: rdt=gold\n"))
+	in, out := memoryQOS+"blockio.resources.beta.kubernetes.io/pod: slow\n", memoryQOS+"qos.noderesource.dev/pod: blockio=slow\n"
+	wantResult(t, labelled("BE", in), convert.Options{}, labelled("BE", out))
 }
 
 func TestLabelOfKoordinatorNeedsAClassThatExists(t *testing.T) {

@@ -6,10 +6,18 @@ package deviceplugin
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	devicepluginv1beta1 "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
 
 	qosv1alpha1 "github.com/qos-nri/qos-nri-plugin/api/qos/v1alpha1"
+	"github.com/qos-nri/qos-nri-plugin/test/must"
 )
 
 // together returns a function that returns when a number of goroutines have called it.
@@ -65,4 +73,37 @@ func TestAllClassesAreRegisteredAtTheSameTime(t *testing.T) {
 	r.soon("the shim has noticed the end of the kubelet", func() bool { return len(r.publisher.unregistered()) == number })
 	r.startKubelet()
 	r.until("all classes are registered again", registered)
+}
+
+// forgetful accepts registrations, and does not ask for devices, like a kubelet that ends just after its answer.
+type forgetful struct {
+	devicepluginv1beta1.UnimplementedRegistrationServer
+	accepted atomic.Int64
+}
+
+func (f *forgetful) Register(context.Context, *devicepluginv1beta1.RegisterRequest) (*devicepluginv1beta1.Empty, error) {
+	f.accepted.Add(1)
+	return &devicepluginv1beta1.Empty{}, nil
+}
+
+// TestARestartedKubeletNeedNotWaitForTheDevicesOfTheFormerOne ends a kubelet after it has accepted the registrations of all three classes.
+func TestARestartedKubeletNeedNotWaitForTheDevicesOfTheFormerOne(t *testing.T) {
+	r, former, server := newRig(t), &forgetful{}, grpc.NewServer()
+	must.Do(t, os.MkdirAll(r.kubelet.PluginsDir(), 0o750))
+	listener := must.Get(net.Listen("unix", filepath.Join(r.kubelet.PluginsDir(), kubeletSocket)))(t)
+	devicepluginv1beta1.RegisterRegistrationServer(server, former)
+	served := make(chan error)
+	go func() { served <- server.Serve(listener) }()
+	r.plugin.ready(offered(2))
+	r.run()
+	r.soon("all classes are accepted", func() bool { return former.accepted.Load() == 3 })
+	server.GracefulStop() // sends the answers first
+	must.Do(t, <-served)
+
+	restarted := time.Now()
+	r.startKubelet()
+	r.awaitGold(2, 2)
+	if took := time.Since(restarted); took > watchTimeout/2 {
+		t.Errorf("the classes were registered after %s", took)
+	}
 }
