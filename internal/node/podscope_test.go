@@ -161,6 +161,25 @@ func TestARefusedPodStaysReportedInItsOtherClasses(t *testing.T) {
 	f.wantClass(t, "sandbox-b", disk, "slow/adopted")
 }
 
+// TestAPodWhoseClassIsUnclearComesBeforeOneInAnotherClass finds pod a in class low, and the kernel does not show the class of pod b. Both
+// request class high, of capacity 1.
+func TestAPodWhoseClassIsUnclearComesBeforeOneInAnotherClass(t *testing.T) {
+	f := bounded(t)
+	low := sandbox("a", "a-1")
+	low.PodAnnotations = requesting("test.example/net=low")
+	f.mustRunPod(t, low)
+	f.restart(t)
+	f.configureBounded(t)
+	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
+	looks := 0
+	f.backends[net].Before(func() {
+		looks++
+		f.backends[net].Blur(looks == 2)
+	})
+	f.Reconcile(t.Context())
+	f.wantRefused(t, "a ClassFull")
+}
+
 // TestAPodWithoutACgroupIsReleased covers pods that started before a restart of containerd. When such a pod ends, containerd calls no
 // hook. The pods of this test have no class, because no class of this fixture has pod scope.
 func TestAPodWithoutACgroupIsReleased(t *testing.T) {

@@ -61,6 +61,13 @@ func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 
 		r.wantEvents("after a change", "Normal QOSClassChanged x1 web: main: k8s.io/rdt gold -> silver")
 		r.wantWrites("for one change", applied, "create events/")
+		for _, class := range []string{"gold", "silver"} {
+			r.plugin.set(nil, "web="+class, "plain=")
+			bubble.Pass(6 * time.Minute) // longer than the pause between two writes of an event
+		}
+		r.wantEvents("after the same change again", "Normal QOSClassChanged x1 web: main: k8s.io/rdt silver -> gold",
+			"Normal QOSClassChanged x2 web: main: k8s.io/rdt gold -> silver")
+		r.writes()
 		r.stop()
 		r.start(both())
 		r.wantWrites("after a restart")
