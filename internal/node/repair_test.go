@@ -181,9 +181,11 @@ func TestAContainerThatEndedWithoutAnEventIsReleased(t *testing.T) {
 	if left := f.Assignments(); len(left) > 0 {
 		t.Errorf("the ended container is still reported: %v", left)
 	}
+
 	f.backends[disk].Fail("observe", nil)
-	f.Stop("c-a") // a late event
-	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c-b"))
+	f.mustRun(t, pod("b", requesting("test.example/cache=gold")), container("c-b")) // gets the only slot of gold
+	f.Stop("c-a")                                                                   // a late event changes nothing
+	f.wantClass(t, "c-b", cache, "gold/pod")
 }
 
 // TestMoveThreadsAllocatesLittleForUnchangedContainers measures the allocations of MoveThreads, which runs twice a

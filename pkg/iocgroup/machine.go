@@ -227,8 +227,8 @@ func (m *Machine) Describe(state Values) string {
 	return strings.Join(parts, ", ")
 }
 
-// PartName returns the name of a disk. It is "" for a disk that was added after the last inspection of the machine. The
-// value of such a disk is not reported under its number, because it would be counted again under its name later.
+// PartName returns the name of a disk, for the Part of a classes.Series. It is "" for a disk that was added after the last inspection
+// of the machine. Callers leave such a disk out: under its number, its use would be counted once more later, under its name.
 func (m *Machine) PartName(dev Device) string { return m.Names[dev] }
 
 // NoThrottling is the reason why a kernel cannot limit I/O.

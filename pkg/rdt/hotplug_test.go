@@ -83,9 +83,9 @@ func TestClassesAreRepairedWhenTheCPUsOfACacheGoOfflineAndComeBack(t *testing.T)
 	}
 }
 
-// TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack has the initial mask f. Without the field deviceTraffic, it
-// is restored, also for a cache that has come back. The initial mask of a cache that comes online later is fff. The status is
-// then the same as after a second application, which finds the restored masks in the kernel.
+// TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack takes the second cache offline or online after device traffic got
+// 20% of the L3, the mask c00. The repair gives c00 to all caches that are online. Without the field deviceTraffic, each cache gets back
+// the mask that it had at first: f, or fff if it comes online later.
 func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testing.T) {
 	for name, test := range map[string]struct {
 		// `before` changes the CPUs before the configuration is applied, and `after` changes them afterwards.
@@ -112,7 +112,7 @@ func TestDeviceTrafficIsRepairedWhenTheCPUsOfACacheGoOfflineOrComeBack(t *testin
 				t.Errorf("without the field, device traffic has %s, want %s", got, test.want)
 			}
 			restoring := b.Status()
-			apply(t, b, withoutDevices)
+			apply(t, b, withoutDevices) // finds the restored masks in the kernel
 			if diff := cmp.Diff(b.Status(), restoring); diff != "" {
 				t.Errorf("the status after the restore (-want, of the second application, +got):\n%s", diff)
 			}

@@ -187,8 +187,8 @@ func (c *check) counts() {
 	}
 }
 
-// owners returns the holders that are reported in each class. Containers of a pod with the same name count once.
-// `misplaced` is the number of holders that are reported in a class in which the plugin found them.
+// owners returns the holders that are reported in each class. Containers of a pod with the same name count once. It leaves out
+// the holders that are reported in the class that the plugin observed, because that is not their own. `misplaced` is their number.
 func (c *check) owners(resource string) (owners map[string]map[string]bool, misplaced int) {
 	owners = map[string]map[string]bool{}
 	for _, h := range c.holders {

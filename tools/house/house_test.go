@@ -137,12 +137,13 @@ func TestWriteNotices(t *testing.T) {
 
 func TestLinkedModules(t *testing.T) {
 	const root = "../.."
-	t.Run("those that only the program for Windows links are there", func(t *testing.T) {
+	t.Run("modules that are linked on only one platform are there", func(t *testing.T) {
 		modules, err := linked(t.Context(), root)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{"github.com/inconshreveable/mousetrap", "github.com/containerd/nri"} {
+		const onWindows, onLinux = "github.com/inconshreveable/mousetrap", "github.com/containerd/nri"
+		for _, want := range []string{onWindows, onLinux} {
 			if !slices.ContainsFunc(modules, func(m module) bool { return m.path == want }) {
 				t.Errorf("the %d modules do not have %s", len(modules), want)
 			}

@@ -138,13 +138,14 @@ func TestTheRefusalOfOneOfTwoWaitingContainersStays(t *testing.T) {
 	}
 }
 
-// TestARefusalEndsWithTheRecoveryOfItsPod starts the successor of a refused container while the plugin is not connected.
-func TestARefusalEndsWithTheRecoveryOfItsPod(t *testing.T) {
+// TestARefusalEndsIfTheSuccessorOfItsContainerRuns starts the successor while the plugin is not connected, so that no hook ends the
+// refusal.
+func TestARefusalEndsIfTheSuccessorOfItsContainerRuns(t *testing.T) {
 	f := newFixture()
 	f.refuse(t, "a-1", "lead")
-	f.time = f.time.Add(time.Second)
+	f.time = f.time.Add(time.Second) // the successor is newer than the refusal
 	f.Rebuild(nil, []state.Existing{existing(container("a-2", "cache=gold"))})
-	f.ExpireRefused()
+	f.ExpireRefused() // also ends refusals that are not ten minutes old
 	f.wantRefused(t)
 }
 

@@ -15,7 +15,7 @@ type request struct {
 	pod, cri map[string]string
 	// `classes` has the requested classes by resource. The class "" is the system default.
 	classes map[string]string
-	// `device` is the block device with a class of volumes.
+	// `device` is the path of the block device for which the request has a class of volumes. It is empty if there is none.
 	device string
 	// `never` is the reason why the request is always refused. It is empty if the request can be granted.
 	never string
