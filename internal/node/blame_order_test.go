@@ -17,7 +17,7 @@ func TestAContainerThatWaitsStandsBeforeOneThatDoesNot(t *testing.T) {
 		p.PodCgroupsPath = "/kubepods/poduid-db"
 		idle.CgroupsPath = p.PodCgroupsPath + "/" + idle.ID
 		b.host.Cgroups().AddCgroup(idle.CgroupsPath)
-		if _, err := b.fixture.run(t, p, idle); err != nil {
+		if _, err := b.run(t, p, idle); err != nil {
 			t.Fatal(err)
 		}
 

@@ -97,7 +97,6 @@ func TestOnlyPodsOfTheNodeAreWatched(t *testing.T) {
 			t.Errorf("%d requests, want a list and a watch", requests)
 		}
 	})
-
 }
 
 func TestAPublisherNeedsANodeName(t *testing.T) {

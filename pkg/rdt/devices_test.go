@@ -129,7 +129,6 @@ func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
 			}
 		}
 	}
-
 }
 
 // TestAClassThatGaveItsCLOSIDToDeviceTrafficIsRestoredAfterAFailure lets an operation fail after the group of class c was removed.

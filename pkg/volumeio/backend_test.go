@@ -106,7 +106,6 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 			v.want(podMax, "")
 		})
 	}
-
 }
 
 func TestAClassWithTheFieldSharedDiskLimitsADiskOfTheNode(t *testing.T) {
