@@ -21,7 +21,7 @@ import (
 
 // clusters is the number of clusters that run side by side. Most tests spend their time waiting; a test whose node is a
 // VM keeps a CPU busy.
-const clusters = 4
+const clusters = 3
 
 // seconds has the approximate duration of each slow test while other clusters run. A test that is not listed takes a
 // few seconds.
