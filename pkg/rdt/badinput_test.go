@@ -76,7 +76,7 @@ func TestUnknownMountOptionsAreReportedAndIgnored(t *testing.T) {
 		return bytes.ReplaceAll(data, []byte("resctrl rw"), []byte("resctrl rw,debug,kernel_mode=2,mba_MBps_event")), err
 	}}, nil)
 	apply(t, b, twoPartitions)
-	wantRepair(t, b)
+	wantNoDrift(t, b)
 	if got := conditionOf(b.Status(), ConditionMounted).Message; !strings.Contains(got, "kernel_mode=2") {
 		t.Errorf("the condition is %q", got)
 	}

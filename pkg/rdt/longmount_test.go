@@ -46,7 +46,7 @@ func wantNoRemount(t *testing.T, fs *sim.FS, read func(mounts []byte) ([]byte, e
 
 	disturbed = true
 	for range 2 {
-		wantRepair(t, b)
+		wantNoDrift(t, b)
 	}
 	must(t, fs.Remove(sim.MountPoint+"/qos-gold"))
 	wantRepair(t, b, "resctrl group qos-gold was removed")

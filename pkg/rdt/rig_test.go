@@ -40,6 +40,12 @@ func wantRepair(t testing.TB, b *Backend, want ...string) {
 	}
 }
 
+// wantNoDrift fails the test if a repair finds drift.
+func wantNoDrift(t testing.TB, b *Backend) {
+	t.Helper()
+	wantRepair(t, b)
+}
+
 // refuse lets the kernel refuse the calls for which is(call) is true.
 func refuse(fs *sim.FS, errno syscall.Errno, is func(sim.Call) bool) {
 	fs.Inject(func(call sim.Call) *sim.Fault {
