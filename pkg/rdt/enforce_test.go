@@ -72,20 +72,21 @@ func kernels() map[string]sim.Spec {
 	return map[string]sim.Spec{"with cpu_resctrl_groups": sim.IntelSpec(), "without cpu_resctrl_groups": old}
 }
 
-func TestAdjustNamesTheGroupOfTheClass(t *testing.T) {
+func TestAdjustNamesTheGroupOfTheClassAndRefusesUnknownNames(t *testing.T) {
 	_, b := newContainer(t, sim.IntelSpec(), "")
 	for class, want := range map[string]string{"gold": "qos-gold", "": ""} {
 		if got, err := b.Adjust(classes.Holder{}, "", class); err != nil || got[classes.Setting{Name: classes.SettingClosID}] != want || len(got.Unified()) > 0 {
 			t.Errorf("for class %q, Adjust returns %+v, %v", class, got, err)
 		}
 	}
+	// Only class files call the class "" system/default.
 	_, err := b.Adjust(classes.Holder{}, "", "system/default")
 	if !errors.Is(err, ErrNotOffered) || !strings.Contains(err.Error(), "there are bronze, gold") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestEnforceAtTheStartVerifiesTheGroupInTheKernel(t *testing.T) {
+func TestEnforceAtTheStartListsNoThreadsIfTheFirstProcessIsInItsGroup(t *testing.T) {
 	for name, spec := range kernels() {
 		t.Run(name, func(t *testing.T) {
 			c, b := newContainer(t, spec, "qos-gold")
@@ -176,13 +177,13 @@ func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 		before := c.groups()
 		c.listed = func(c *container, n int) {
 			switch n {
-			case 1:
-				c.fs.AddTask(14, "qos-gold") // the next pass must move this thread, too
+			case 1: // the first pass; only the second one finds thread 14
+				c.fs.AddTask(14, "qos-gold")
 				c.tids = append(c.tids, 14)
 				before[14] = "qos-gold"
-			case 2:
-				c.fork(11, 15) // thread 15 begins in the new group, because thread 11 was moved
-				before[15] = "qos-gold"
+			case 2: // the second pass or, if a move of the first pass has failed, the first pass of the rollback
+				c.fork(11, 15)          // thread 15 begins in the group in which thread 11 is now
+				before[15] = "qos-gold" // the rollback moves a new thread to the old group
 			}
 		}
 		c.fs.Inject(func(call sim.Call) *sim.Fault {
@@ -204,6 +205,7 @@ func TestEnforceMovesThreadsBackWhenItFails(t *testing.T) {
 func TestAMoveWhoseContextEndsIsRolledBack(t *testing.T) {
 	c, b := newContainer(t, sim.IntelSpec(), "qos-gold")
 	ctx, cancel := context.WithCancel(t.Context())
+	// The first listing is for the present groups. After the second one, both threads are moved. The context ends in the third one.
 	c.listed = func(_ *container, n int) {
 		if n == 2 {
 			cancel()
@@ -220,11 +222,12 @@ func TestAMoveWhoseContextEndsIsRolledBack(t *testing.T) {
 	}
 }
 
-func TestEnforceReportsAMissingGroup(t *testing.T) {
+func TestEnforceFailsWithoutTheGroupOfTheClass(t *testing.T) {
 	_, b := newContainer(t, sim.IntelSpec(), "")
 	if err := b.Enforce(t.Context(), target, "", "tin"); !errors.Is(err, ErrNotOffered) {
 		t.Errorf("the error is %v, want ErrNotOffered", err)
 	}
+	// Before the first configuration, no class has a group.
 	if err := newBackend(sim.New(sim.IntelSpec()), nil).Enforce(t.Context(), target, "", "tin"); err == nil {
 		t.Error("enforced without a configuration")
 	}

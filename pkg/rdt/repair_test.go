@@ -73,7 +73,7 @@ func TestDriftIsRepaired(t *testing.T) {
 				t.Errorf("the repair wrote %d times without drift", calls)
 			}
 
-			wantRepair(t, b)
+			wantNoDrift(t, b)
 		})
 	}
 }
@@ -223,9 +223,9 @@ func TestThreadsOutsideTheClassOfTheirContainerAreMoved(t *testing.T) {
 	}
 }
 
-// TestOnlyNewThreadsAreMovedBetweenFullChecks: between two calls of MoveThreads, other programs put a known thread and new ones
-// outside of their class.
-func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
+// TestOnlyNewThreadsAreCheckedBetweenFullChecks puts threads of a container outside of its class. The threads that the last call has listed
+// are known. MoveNewThreads does not check them, but if it finds a new thread outside, it moves all threads of the container.
+func TestOnlyNewThreadsAreCheckedBetweenFullChecks(t *testing.T) {
 	for _, threads := range []int{2, fewThreads + 2} { // for more than fewThreads, the backend reads the tasks of whole groups
 		fs := sim.New(sim.IntelSpec())
 		c := &container{fs: fs}
@@ -239,6 +239,7 @@ func TestOnlyNewThreadsAreMovedBetweenFullChecks(t *testing.T) {
 		for range threads {
 			add("qos-gold")
 		}
+		// From here on, these threads are known.
 		if moved, err := b.MoveNewThreads(t.Context(), "gold", targets); len(moved) > 0 || err != nil {
 			t.Errorf("all threads are in their group, and MoveNewThreads moves %v, %v", moved, err)
 		}
@@ -314,7 +315,7 @@ func TestOnlyThreadsInManagedGroupsAreMovedToTheSystemDefault(t *testing.T) {
 func TestTheGroupOfAClassOfAFormerRunIsRestored(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	apply(t, newBackend(fs, nil), strings.Replace(twoPartitions, "{bronze:", "{tin: {}, bronze:", 1))
-	fs.AddTask(7, "qos-tin")
+	fs.AddTask(7, "qos-tin") // so the class drains in the next run
 	want := schemataIn(t, fs)
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
@@ -324,6 +325,7 @@ func TestTheGroupOfAClassOfAFormerRunIsRestored(t *testing.T) {
 		t.Errorf("schemata (-want +got):\n%s", diff)
 	}
 
+	// A container can stay in a draining class.
 	if _, err := b.Adjust(classes.Holder{}, "tin", "tin"); err != nil {
 		t.Error(err)
 	}
