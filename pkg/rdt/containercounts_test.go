@@ -81,7 +81,7 @@ func TestTheTotalOfAContainerContinuesInANewGroup(t *testing.T) {
 func TestTheTotalOfAContainerContinuesAfterAChangeOfClass(t *testing.T) {
 	for name, test := range map[string]struct {
 		rename  syscall.Errno
-		counter string // the counter after the change
+		counter string // of the container's group, 5 bytes after the change
 	}{
 		"the group is moved":         {0, "1005"},
 		"the group is created again": {syscall.EPERM, "5"},
@@ -89,6 +89,7 @@ func TestTheTotalOfAContainerContinuesAfterAChangeOfClass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newCountedContainer(t)
 			c.want(t, "gold", "900", 900.0)
+			// Of the bytes up to the change, the backend has not read the last 100.
 			c.fs.Count("qos-gold/mon_groups/qos-c", 0, "mbm_total_bytes", "1000")
 			refuse(c.fs, test.rename, func(call sim.Call) bool { return call.Op == "rename" && test.rename != 0 })
 			must(t, c.b.Enforce(t.Context(), target, "gold", "bronze"))
@@ -97,9 +98,9 @@ func TestTheTotalOfAContainerContinuesAfterAChangeOfClass(t *testing.T) {
 	}
 }
 
-// TestTheTotalOfAContainerBeginsAt0AfterARestart restarts the plugin. The total must begin at 0, not at the kernel's value.
-// If the group had been created again before, the kernel's value would be above 0 and below the last total. Prometheus would
-// treat this drop as a counter reset, and count the whole value as growth.
+// TestTheTotalOfAContainerBeginsAt0AfterARestart restarts the plugin. The total must then begin at 0, not at the kernel's value. The kernel's
+// value can be above 0 and below the last total, because the plugin may have created the group again. Prometheus would treat such a drop as
+// a counter reset, and count the whole value as growth.
 func TestTheTotalOfAContainerBeginsAt0AfterARestart(t *testing.T) {
 	c := newCountedContainer(t)
 	c.want(t, "gold", "1000", 1000.0)

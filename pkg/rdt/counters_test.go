@@ -155,28 +155,31 @@ func (m *borrowed) want(t *testing.T, container any, class float64) {
 	}
 }
 
+// TestTotalsContinueWhenACounterIsAssignedAgain takes the counter of c2 away, and gives it back. The total of the class is what its own
+// group has counted, plus the total of c2.
 func TestTotalsContinueWhenACounterIsAssignedAgain(t *testing.T) {
 	m := newBorrowed(t)
 	m.want(t, 0.0, 0)
 	m.count("qos-gold", "5")
 	m.count(inGold("c2"), "1000")
 	m.take(t)
-	m.want(t, nil, 1005)
+	m.want(t, nil, 1005) // 5 + 1000
 	m.count("qos-gold", "7")
 	m.want(t, nil, 1007)
 	m.giveBack(t)
 	m.want(t, 1000.0, 1007)
 	m.count("qos-gold", "8")
 	m.count(inGold("c2"), "3")
-	m.want(t, 1003.0, 1011)
+	m.want(t, 1003.0, 1011) // 8 + 1003
 }
 
-// TestAfterARestartOnlyCountersThatBeginCountFromTheirFirstValue: the 8 of the class were counted before the restart, so they do not
-// count.
-func TestAfterARestartOnlyCountersThatBeginCountFromTheirFirstValue(t *testing.T) {
+// TestAfterARestartTheFirstValueOfACounterCountsOnlyIfTheCounterIsNew restarts the plugin. The counter of the class had 8 bytes before,
+// so they are not added to a total. The counter of c2 is assigned again after the restart and begins at 0, so its 50 bytes are added to the
+// totals of c2 and of the class.
+func TestAfterARestartTheFirstValueOfACounterCountsOnlyIfTheCounterIsNew(t *testing.T) {
 	m := newBorrowed(t)
 	m.count("qos-gold", "8")
-	m.b = newBackend(m.fs, &several{})
+	m.b = newBackend(m.fs, &several{}) // the restart
 	apply(t, m.b, monitorAll)
 	m.take(t)
 	m.giveBack(t)
@@ -249,7 +252,8 @@ func TestContainersTakeTurnsWithACounter(t *testing.T) {
 }
 
 // TestEachContainerGetsACounterOfEachCacheInTurn uses a group of another program that holds two counters in cache 1 and none in
-// cache 0. So cache 0 has three counters for containers, and cache 1 has one, because the root group and two classes use 4 of 7.
+// cache 0. Of the 7 counters of each cache, the root group uses two, and two classes use one each. So cache 0 has three counters for
+// containers, and cache 1 has one.
 func TestEachContainerGetsACounterOfEachCacheInTurn(t *testing.T) {
 	spec := sim.AMDSpec()
 	spec.Counters = 7

@@ -49,6 +49,7 @@ func TestAClassIsCountedAlthoughSomeOfItsCountersCannotBeRead(t *testing.T) {
 	}
 
 	wantTotals(t, fs, b, []counted{
+		// the counters of the class itself, of c1 and of c2, and the total of the class
 		{"1000", "200", "30", 1230.0},
 		{none, "250", "30", 1280.0},
 		{none, "300", none, 1330.0},
@@ -72,15 +73,17 @@ func TestNothingIsCountedTwiceAfterACounterWasNotReady(t *testing.T) {
 	}
 
 	wantTotals(t, fs, b, []counted{
+		// the counters of the class itself, of c1 and of c2, and the total of the class
 		{"0", "0", "0", 0.0},
 		{"1000", "200", "30", 1230.0},
-		{"1010", "0", "30", 1230.0}, // the kernel's sum lacks the counter of c1, so that the growth of the others is not known yet
-		{"1010", "0", "0", 1230.0},
-		{"1010", "205", "30", 1245.0},
-		{"0", "205", "30", 1245.0},
+		// For the class, the kernel shows only the sum of the three counters. It lacks c1 now, so the growth of the class itself is not known.
+		{"1010", "0", "30", 1230.0},
+		{"1010", "0", "0", 1230.0},    // c2 is not ready, either
+		{"1010", "205", "30", 1245.0}, // 10 of the class itself, and 5 of c1
+		{"0", "205", "30", 1245.0},    // the class itself is not ready
 		{"1020", "205", "30", 1255.0},
 		{"0", "0", "0", 1255.0}, // reset
-		{"1", "3", "4", 1255.0},
+		{"1", "3", "4", 1255.0}, // the growth since the reset is lost
 		{"5", "7", "8", 1267.0},
 	})
 	if got := containerUses(t, b, cs[0], "memory_bandwidth_bytes_total", "gold"); got != 209.0 {
@@ -95,11 +98,12 @@ func TestTheFirstValueOfACounterAfterARestartIsNotCounted(t *testing.T) {
 		spec  sim.Spec
 		steps []counted
 	}{
+		// the counters of the class itself, of c1 and of c2, and the total of the class since the restart
 		"AMD": {sim.AMDSpec(), []counted{
 			{"Unavailable", "500", "Unavailable", 0.0},
 			{"1000000", "510", "Unavailable", 10.0},
 			{"1000000", "510", "900000", 10.0},
-			{"1000005", "510", "900007", 22.0},
+			{"1000005", "510", "900007", 22.0}, // 5 and 7 more
 		}},
 		"Arm": {sim.ArmSpec(8), []counted{
 			{"5", "0", "8", 0.0},
@@ -174,8 +178,9 @@ func TestAClassCountsWhatMonitoredContainersUse(t *testing.T) {
 	want(8247, 5)
 }
 
-// TestTheTotalOfTheRootGroupContinuesAfterARemount: the first value of the root group is what it has counted since the boot, so
-// it does not count, at first and after the remount. The group of the container is new each time, so its first value counts.
+// TestTheTotalOfTheRootGroupContinuesAfterARemount sets the counters of the root group and of a container in it. The kernel may have counted
+// long before the first value of the root group, so this value is not added to the total. The same is true after the remount. The group
+// of the container is new each time, so its first value is added.
 func TestTheTotalOfTheRootGroupContinuesAfterARemount(t *testing.T) {
 	fs, b, cs := newMonitored(t, sim.IntelSpec(), "monitoring: containers", "", 1)
 	b.Monitor(t.Context(), cs[0], classes.SystemDefault)

@@ -88,6 +88,7 @@ func TestContainersNeedNoBandwidthCounterIfBandwidthIsNotMonitored(t *testing.T)
 func TestTheConditionNamesTheFeatureThatHasTheFewestRMIDs(t *testing.T) {
 	spec := withTelemetry()
 	spec.TelemetryRMIDs = 12
+	// 8 RMIDs are reserved for classes, one for each of the 8 CLOSIDs. So only 4 of the 10 containers can be monitored.
 	for features, want := range map[string]string{
 		"energy":         "of the 12 RMIDs of this machine (info/PERF_PKG_MON/num_rmids), 8 are reserved",
 		"cacheOccupancy": "(info/PERF_PKG_MON/num_rmids; class files do not monitor energy, so for more RMIDs boot the kernel with rdt=!energy,!perf), 8 are reserved",

@@ -103,7 +103,8 @@ func kernelSchemata(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestOnTheKernel applies configurations one after another on this machine and on the simulated one, and compares the groups.
+// TestOnTheKernel applies configurations one after another on this machine and on the simulated one, and compares the groups. In the end,
+// the group `theirs` of another program must be as before.
 func TestOnTheKernel(t *testing.T) {
 	spec := kernelSpec(t)
 	must(t, unix.Mount("resctrl", sim.MountPoint, "resctrl", 0, spec.Options))
@@ -137,7 +138,7 @@ func TestOnTheKernel(t *testing.T) {
 	t.Run("moves processes", func(t *testing.T) { movesProcesses(t, b, pids) })
 	t.Run("refuses and rolls back", func(t *testing.T) { refusesAndRollsBack(t, b) })
 	removeClasses(t, b)
-	if diff := cmp.Diff(foreign, filesOf(t, "theirs")); diff != "" || len(foreign) != 5 {
+	if diff := cmp.Diff(foreign, filesOf(t, "theirs")); diff != "" || len(foreign) != 5 { // filesOf skips files that it cannot read
 		t.Errorf("foreign groups: %s (%d files)", diff, len(foreign))
 	}
 

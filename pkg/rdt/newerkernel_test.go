@@ -55,6 +55,7 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	if err := host.Mkdir(sim.MountPoint + "/another"); err == nil {
 		t.Error("the kernel makes one more group, although no CLOSID is free")
 	}
+	// The classes have the whole cache, so they share the bits f with device traffic.
 	if got := conditionOf(b.Status(), ConditionOwnCache); got.Reason == "" || !strings.Contains(got.Message, "io_alloc_cbm") {
 		t.Errorf("the condition is %+v", got)
 	}
@@ -71,7 +72,7 @@ func TestDeviceTrafficOfTheKernel(t *testing.T) {
 	if got, full := devices("io_alloc_cbm"), devices("cbm_mask"); got == "" || strings.Contains(got, "="+full) {
 		t.Errorf("device traffic has the masks %q of %s", got, full)
 	}
-	wantRepair(t, b)
+	wantNoDrift(t, b) // the kernel has kept the masks
 	t.Logf("device traffic: %s; classes: %v", devices("io_alloc_cbm"), b.Schemata())
 	apply(t, b, twoPartitions)
 	if got := devices("io_alloc"); got != "disabled" {
@@ -184,10 +185,11 @@ func TestEnergyOfTheKernel(t *testing.T) {
 		continue // the emulated CPU counts while time passes
 	}
 	now := used()
+	// The RMID has counted before its group was made (`begun`). The container does not get that, so it has used less than the kernel shows.
 	if now <= before || begun == 0 || now >= shown() {
 		t.Errorf("the container has used %v J, and %v J before; its RMID has counted %v J, of which %v J before its group", now, before, shown(), begun)
 	}
-	if got := measured(t, b, "gold")[joules()]; got < now {
+	if got := measured(t, b, "gold")[joules()]; got < now { // the class includes its container
 		t.Errorf("the class has used %v J, and its container %v J", got, now)
 	}
 	t.Logf("measures: %v; the container has used %v J of the %v J that its RMID has counted", measuresOf(measured(t, b, "gold")), now, shown())
@@ -197,13 +199,15 @@ func TestEnergyOfTheKernel(t *testing.T) {
 
 // TestRMIDsOfAClassOfTheKernel needs MPAM with 4 PMGs, so that each class has one RMID for itself, and three for containers.
 func TestRMIDsOfAClassOfTheKernel(t *testing.T) {
+	// 3 containers of gold and both of bronze have values (""), and 2 of gold have no RMID.
 	rmidsOfAClass(t, mountNewer(t, "L3_MON/num_rmids", ""), map[string]int{"": 5, "NoFreeRMIDOfClass": 2})
 }
 
-// TestCodeAndDataApartOfTheKernel needs MPAM with 4 PMGs, too. The kernel has half of the CLOSIDs then, half of the RMIDs and counters,
-// and no limit of memory bandwidth (resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c).
+// TestCodeAndDataApartOfTheKernel needs MPAM with 4 PMGs and 8 counters. With code and data apart, the kernel has half of the CLOSIDs, RMIDs
+// and counters, and no limit of memory bandwidth (resctrl_arch_set_cdp_enabled in drivers/resctrl/mpam_resctrl.c).
 func TestCodeAndDataApartOfTheKernel(t *testing.T) {
 	host := mountNewer(t, "L3CODE/num_closids", "cdp")
+	// Gold has 3 RMIDs for its 5 containers, and bronze has enough. Of the 4 counters, the root group and the two classes have 3.
 	rmidsOfAClass(t, host, map[string]int{"": 1, "NoFreeCounter": 4, "NoFreeRMIDOfClass": 2})
 	b := newBackend(host, nil)
 	apply(t, b, `{partitions: {p: {l3Allocation: "100%", classes: {a: {l3Allocation: {all: {unified: "100%", code: "50%", data: "25%"}}}}}}}`)
@@ -213,8 +217,8 @@ func TestCodeAndDataApartOfTheKernel(t *testing.T) {
 	removeClasses(t, b)
 }
 
-// rmidsOfAClass starts 5 containers of gold, which has fewer RMIDs, and 2 of bronze. `want` has how many containers have each
-// reason (see namedReasons).
+// rmidsOfAClass starts 5 containers of gold, which has fewer RMIDs, and 2 of bronze. `want` has the number of containers without values by
+// reason, and under "" the number of those with values.
 func rmidsOfAClass(t *testing.T, host hostfs.Root, want map[string]int) {
 	t.Helper()
 	b := newBackend(host, &several{})
@@ -236,18 +240,19 @@ func rmidsOfAClass(t *testing.T, host hostfs.Root, want map[string]int) {
 	removeClasses(t, b)
 }
 
-// TestAHundredContainersOnTheKernel needs few RMIDs. Each of 100 containers has values, or a reason why it has none. Then it configures as
-// many more classes as the CPU can have.
+// TestAHundredContainersOnTheKernel needs few RMIDs. Each of 100 containers has values, or a reason why it has none. Then it adds classes,
+// which must succeed, and logs how many containers still have values.
 func TestAHundredContainersOnTheKernel(t *testing.T) {
 	host := mountNewer(t, "L3_MON/num_rmids", "")
 	info, _, err := resctrl.At(host, sim.MountPoint).Read()
 	must(t, err)
 	var want map[string]int
-	var more int
+	var more int // classes; with the root group, gold and bronze, they use 15 of 16 CLOSIDs on AMD, and 8 of 8 on Intel
 	switch {
-	case info.AssignsCounters: // AMD has 8 counters, and 32 RMIDs, of which 16 are reserved for the 16 CLOSIDs
+	// Of the 8 counters of AMD, the root group has two, and gold and bronze have one each. Of the 32 RMIDs, 16 are reserved for the 16 CLOSIDs.
+	case info.AssignsCounters:
 		want, more = map[string]int{"": 4, "NoFreeCounter": 12, "NoFreeRMID": 84}, 12
-	case info.RMIDs == 12: // Intel has 8 CLOSIDs
+	case info.RMIDs == 12: // Intel, where 8 of them are reserved for the 8 CLOSIDs
 		want, more = map[string]int{"": 4, "NoFreeRMID": 96}, 5
 	default:
 		t.Skipf("the CPU has %d RMIDs", info.RMIDs)

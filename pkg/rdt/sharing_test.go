@@ -176,15 +176,15 @@ func sharesOnArm(t *testing.T, spec sim.Spec, rmids, closids int) {
 	}
 }
 
-// TestRMIDsOfAClassAreSharedBetweenItsPods has a pod whose containers have all RMIDs, and another pod of the same class
-// that starts later.
+// TestRMIDsOfAClassAreSharedBetweenItsPods has 4 RMIDs for containers of gold. The containers c1 to c4 of the pod a have them, and c5 to
+// c7 of the pod b start later. After a round, each pod has two.
 func TestRMIDsOfAClassAreSharedBetweenItsPods(t *testing.T) {
 	c := newTwoClasses(t, sim.IntelSpec(), 4, 3)
 	for i := range c.running {
 		c.running[i].PodUID = map[bool]string{true: "a", false: "b"}[i < 4]
 	}
 
-	for i := range c.running { // the containers of the pod b are of gold, too
+	for i := range c.running { // newTwoClasses has put the containers of the pod b into bronze
 		if c.running[i].Class == "bronze" {
 			c.running[i].Class = "gold"
 			c.fs.AddTask(c.running[i].PID, "qos-gold")
@@ -198,9 +198,9 @@ func TestRMIDsOfAClassAreSharedBetweenItsPods(t *testing.T) {
 	}
 }
 
-// TestContainersKeepTheirRMIDsIfNoOtherContainerCanUseThem simulates containers of bronze that wait for RMIDs, and
-// cannot be monitored any more. If the kernel refuses to create groups, the plugin has already removed 4 groups of
-// gold, and cannot make them again.
+// TestContainersKeepTheirRMIDsIfNoOtherContainerCanUseThem has 8 containers of gold, which have all RMIDs, and 4 of bronze, which wait for
+// RMIDs and cannot be monitored any more. If the kernel refuses to create groups, the plugin has already removed 4 groups of gold for them,
+// and cannot make these groups again.
 func TestContainersKeepTheirRMIDsIfNoOtherContainerCanUseThem(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil func(*testing.T, *twoClasses)
@@ -234,10 +234,11 @@ func TestNoFurtherRMIDsAreTakenAwayWhileRemovedGroupsStillHaveTheirs(t *testing.
 	spec := sim.IntelSpec()
 	spec.Limbo = true
 	c := newTwoClasses(t, spec, 12, 12)
-	for i := range 5 {
+	for i := range 5 { // the root group, gold and bronze have the other 3 of the 8 RMIDs for classes
 		must(t, c.fs.Mkdir(fmt.Sprintf("%s/x%d", sim.MountPoint, i)))
 	}
 
+	// The first round removes 4 of the 12 groups of gold, the most that a round may remove. The next rounds remove none.
 	for range 3 {
 		c.round(t)
 	}
@@ -257,8 +258,8 @@ func TestTheStatusHasTheReasonWhyAContainerIsNotMonitored(t *testing.T) {
 		id, group string
 	}{
 		"NoFreeRMID":   {few, "c1", "qos-gold"},
-		"ForeignGroup": {sim.IntelSpec(), "c1", "qos-bronze"},
-		"Error":        {sim.IntelSpec(), "c/1", "qos-gold"}, // this ID cannot be the name of a group
+		"ForeignGroup": {sim.IntelSpec(), "c1", "qos-bronze"}, // another program has moved the container, whose class is gold
+		"Error":        {sim.IntelSpec(), "c/1", "qos-gold"},  // this ID cannot be the name of a group
 	} {
 		t.Run(reason, func(t *testing.T) {
 			_, b, _ := newMonitored(t, test.spec, monitorAll, test.group, 1)
@@ -296,8 +297,9 @@ func TestMonitoredContainersOfTheSystemDefaultCountForIt(t *testing.T) {
 	}
 }
 
-// TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers applies a configuration again after another program
-// has used RMIDs for a time. Of 14 RMIDs, 8 are reserved for classes.
+// TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers applies a configuration again after another program has used RMIDs for a
+// time. Of 14 RMIDs, 8 are reserved for classes, and the root group, gold and bronze have only 3 of them. So 4 groups of the other program
+// can exist beside 4 containers.
 func TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers(t *testing.T) {
 	spec := sim.IntelSpec()
 	spec.RMIDs = 14
@@ -309,7 +311,7 @@ func TestApplyingTheSameConfigurationAgainTakesNoRMIDFromContainers(t *testing.T
 	}
 	repair(t, b)
 	b.MonitorAll(t.Context(), inClass("gold", containers...))
-	for i := range 4 {
+	for i := range 4 { // the plugin still counts these groups when it applies the configuration
 		must(t, fsys.Remove(theirs(i)))
 	}
 

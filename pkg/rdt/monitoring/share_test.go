@@ -27,8 +27,8 @@ func candidatesOf(text string) (all []candidate) {
 const mostTaken = 2
 
 // TestRMIDsAreDividedEvenlyAmongClassesAndPods gives free RMIDs to the class with the fewest, in this class to the pod with the
-// fewest, and in this pod to the oldest container. Only if none is free (0), a class loses one to a class that has at
-// least two fewer, and a pod to such a pod of its class. The newest container loses it.
+// fewest, and in this pod to the oldest container. Only if none is free (0), a class loses one to a class that has at least two fewer.
+// In the same way, a pod loses one to another pod of its class. The newest container loses it.
 func TestRMIDsAreDividedEvenlyAmongClassesAndPods(t *testing.T) {
 	for name, test := range map[string]struct {
 		candidates string
@@ -50,7 +50,7 @@ func TestRMIDsAreDividedEvenlyAmongClassesAndPods(t *testing.T) {
 		"the largest pod of the largest class loses one":  {"g/p/1* g/q/2* g/q/3* g/r/4* s/t/5", 0, "5<3"},
 		"a call takes away two at most":                   {"g/a/1* g/b/2* g/c/3* g/d/4* g/e/5* g/f/6* s/t/7 s/t/8 s/t/9", 0, "7<6 8<5"},
 		"none is taken away while some are free":          {"g/p/1* g/q/2* g/r/3* g/s/4 s/t/5 s/t/6", 1, "5"},
-		"none is taken away if it does not help":          {"g/p/1* g/q/2* g/r/3* s/t/4", -1, ""},
+		"none is taken away to be reserved for classes":   {"g/p/1* g/q/2* g/r/3* s/t/4", -1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
