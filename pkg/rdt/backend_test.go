@@ -262,7 +262,7 @@ func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	fs := occupied(t, sim.IntelSpec())
 	b := newBackend(fs, nil)
 	apply(t, b, twoPartitions)
-	groups := func() []string {
+	managed := func() []string {
 		var names []string
 		for name := range dump(fs, "mode") {
 			if groups.IsManaged(name) {
@@ -274,23 +274,23 @@ func TestUnusedGroupsOfAFormerRunAreReleased(t *testing.T) {
 	}
 
 	must(t, b.Release(t.Context(), func(class string) bool { return class == "orphan" }))
-	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold", "qos-orphan"}, groups()); diff != "" {
+	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold", "qos-orphan"}, managed()); diff != "" {
 		t.Fatalf("groups after the release while a container uses the class orphan (-want +got):\n%s", diff)
 	}
 
 	must(t, b.Release(t.Context(), nobody))
-	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold"}, groups()); diff != "" {
+	if diff := cmp.Diff([]string{"qos-bronze", "qos-busy", "qos-gold"}, managed()); diff != "" {
 		t.Fatal(diff)
 	}
 
 	fs.Exit(102)
 	must(t, b.Release(t.Context(), func(class string) bool { return class == "busy" }))
-	if !slices.Contains(groups(), "qos-busy") {
+	if !slices.Contains(managed(), "qos-busy") {
 		t.Fatal("a group in use was removed, because it had no tasks at that moment")
 	}
 
 	must(t, b.Release(t.Context(), nobody))
-	if slices.Contains(groups(), "qos-busy") {
+	if slices.Contains(managed(), "qos-busy") {
 		t.Fatal("a group that nobody needs was kept")
 	}
 }
@@ -324,7 +324,7 @@ func TestTheGroupOfARemovedClassIsKeptUntilItsRelease(t *testing.T) {
 	}
 }
 
-// TestTheRootGroupIsRestored restores what another program has set, when the class system/default is removed.
+// TestTheRootGroupIsRestored removes the class system/default. The root group must then have again what another program had set before.
 func TestTheRootGroupIsRestored(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	must(t, fs.WriteFile(sim.MountPoint+"/schemata", []byte("L3:0=ffe;1=fff\nMB:0=90;1=100\n")))
@@ -332,6 +332,7 @@ func TestTheRootGroupIsRestored(t *testing.T) {
 	b := newBackend(fs, nil)
 	apply(t, b, others)
 	apply(t, b, strings.Replace(others, "system/default: {}", `system/default: {l3Allocation: "50%"}`, 1))
+	// The share of partition q is the upper six bits, fc0, and system/default has the lower half of them.
 	if got := schemataIn(t, fs)[""]; !strings.Contains(got, "L3:0=1c0;1=1c0\n") {
 		t.Fatalf("the root group does not have the schemata of system/default: %s", got)
 	}

@@ -30,7 +30,7 @@ func TestConfigErrorsNameLineFieldAndRemedy(t *testing.T) {
 			"line 1: partitions: must be a mapping, not a list", `line 2: options: must be a mapping with the fields l2, l3, mb, not the number "5"`}},
 		"not YAML":    {"partitions: {", []string{"line 1: is not YAML: did not find expected node content"}},
 		"a key twice": {"partitions:\n  p: {}\n  p: {}", []string{`line 3: partitions.p: is defined twice; the first is in line 2`}},
-		"a class twice": {"partitions:\n  p: {classes: {gold: }}\n  q: {classes: {gold: , '': , system/default: }}", []string{
+		"a class twice, and the system default by its two names": {"partitions:\n  p: {classes: {gold: }}\n  q: {classes: {gold: , '': , system/default: }}", []string{
 			`line 3: partitions.q.classes.gold: class "gold" is already defined in line 2; a class can be in only one partition`,
 			`line 3: partitions.q.classes.system/default: class "system/default" is already defined in line 3; a class can be in only one partition`}},
 		"class names that are no directories": {"partitions: {p: {classes: {a/b: , '..': , " + strings.Repeat("x", 252) + ": }}}", []string{

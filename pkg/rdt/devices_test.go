@@ -40,12 +40,13 @@ func withDevices(share string) string {
 }
 
 // TestDeviceTrafficGetsItsShareAndItsFormerMaskBack sets the share of device traffic to cache that no partition has.
-// Without the field, and after Withdraw, it has the initial mask again.
+// Without the field deviceTraffic, and after Withdraw, it has the initial mask again.
 func TestDeviceTrafficGetsItsShareAndItsFormerMaskBack(t *testing.T) {
 	for initial, former := range map[string]string{"disabled": "disabled", "f": "0=f;1=f"} {
 		t.Run(initial, func(t *testing.T) {
 			fs := sim.New(withIOAlloc(initial))
 			b := newBackend(fs, nil)
+			// Each cache has 12 bits and 16 MiB, and the partition has bits 0 to 5. So 20% are 2 bits, and 4MiB are 3 bits.
 			for _, step := range []struct{ text, want string }{
 				{withoutDevices, former},
 				{withDevices(`"20%"`), "0=c00;1=c00"},
@@ -117,9 +118,10 @@ const (
 	twoClassesAndDevices = `{partitions: {p: {l3Allocation: "50%", classes: {a: , b: }}}, deviceTraffic: {l3Allocation: "20%"}}`
 )
 
-func TestDeviceTrafficSharesTheCLOSIDsWithClasses(t *testing.T) {
+func TestDeviceTrafficAndClassesGiveEachOtherTheLastCLOSID(t *testing.T) {
 	fs := sim.New(withIOAlloc("disabled"))
 	b := newBackend(fs, nil)
+	// two rounds, so that each configuration also follows the other one
 	for range 2 {
 		for text, masks := range map[string]string{threeClasses: "disabled", twoClassesAndDevices: "0=c00;1=c00"} {
 			must(t, b.Check(t.Context(), parse(t, text)))
@@ -194,11 +196,11 @@ func (m savedMemory) Save(changed map[string][]byte) error {
 }
 
 // TestDeviceTrafficIsRestoredUnderOtherMountOptions restarts the plugin after another program has mounted resctrl with separate
-// code and data. Without the field, device traffic then gets back what it had under this mount, and not what was saved under the
-// former one.
+// code and data. If class files then lack the field deviceTraffic, device traffic gets back what it had under this mount, and not what was
+// saved under the former one.
 func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 	spec, memory := withIOAlloc("f"), savedMemory{}
-	spec.L3.CLOSIDs = 16
+	spec.L3.CLOSIDs = 16 // with separate code and data, only half of them exist
 	fs := sim.New(spec)
 	first := newBackend(fs, nil)
 	must(t, first.Remember(memory))
@@ -214,7 +216,7 @@ func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 		return string(data)
 	}
 	before := masks()
-	for range 2 {
+	for range 2 { // the second time, the settings from before the first time stay saved
 		apply(t, b, withDevices(`"20%"`))
 		if masks() == before {
 			t.Fatalf("device traffic has still %s", before)
@@ -231,7 +233,7 @@ func TestDeviceTrafficIsRestoredUnderOtherMountOptions(t *testing.T) {
 
 // TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone lets a change of device traffic fail. If the plugin undoes it, and
 // another program then sets device traffic to 0x30, the next configuration leaves that. If the plugin cannot undo it, the next
-// configuration does, in the same process and in the next one.
+// configuration disables io_alloc again. This is so in the same process, and in the next one.
 func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
 	for name, test := range map[string]struct {
 		undone bool
@@ -242,6 +244,7 @@ func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
 			fs := sim.New(spec)
 			first := newBackend(fs, nil)
 			must(t, first.Remember(memory))
+			// The kernel refuses the masks and, if the change must not be undone, also to disable io_alloc again.
 			refuse(fs, syscall.EIO, func(c sim.Call) bool {
 				return c.Op == "write" && (strings.HasSuffix(c.Path, "/io_alloc_cbm") || !test.undone && strings.HasSuffix(c.Path, "/io_alloc") && c.Data == "0\n")
 			})
@@ -256,8 +259,8 @@ func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
 			if test.undone {
 				must(t, setDeviceMasks(fs, "0=30;1=30"))
 			}
-			second := newBackend(fs, nil)
-			must(t, second.Remember(maps.Clone(memory)))
+			second := newBackend(fs, nil)                // the next process
+			must(t, second.Remember(maps.Clone(memory))) // a copy, so that only `first` changes `memory`
 			for _, b := range []*Backend{second, first} {
 				apply(t, b, withoutDevices)
 				if got := deviceMasks(t, fs); got != test.want {
@@ -274,7 +277,7 @@ func TestDeviceTrafficIsRestoredOnlyIfAFailedChangeWasNotUndone(t *testing.T) {
 	}
 }
 
-// TestDeviceTrafficIsRestoredAfterARestart removes the field while the plugin does not run.
+// TestDeviceTrafficIsRestoredAfterARestart removes the field deviceTraffic while the plugin does not run.
 func TestDeviceTrafficIsRestoredAfterARestart(t *testing.T) {
 	for _, before := range []string{"disabled", "0=f;1=f"} {
 		spec, memory := withIOAlloc("disabled"), savedMemory{}

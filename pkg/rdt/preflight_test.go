@@ -109,6 +109,8 @@ func TestAPseudoLockedGroupUsesNoCLOSID(t *testing.T) {
 	config := func(n int) *Config {
 		return parse(t, strings.Replace(manyClasses(n), "l3Allocation: 100%", "mbAllocation: [50%]", 1))
 	}
+	// Without the pseudo-lock, each of these groups would use a CLOSID: the group of a former class with a task, and the group of another
+	// program.
 	for _, group := range []string{"qos-busy", "alone"} {
 		fs := sim.New(spec)
 		must(t, fs.Mkdir(sim.MountPoint+"/"+group))
@@ -134,12 +136,8 @@ func TestAPseudoLockedGroupUsesNoCLOSID(t *testing.T) {
 func TestOnlyCLOSIDsOfEmptyGroupsAreReused(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
-	apply(t, b, manyClasses(7))
-	apply(t, b, classesNamed("d", 7)) // uses the CLOSIDs of all groups of the other classes
-	must(t, b.Release(t.Context(), nobody))
-	if got := len(dump(fs, "mode")); got != 8 { // with the root group
-		t.Errorf("there are %d groups, want 8", got)
-	}
+	apply(t, b, manyClasses(7))       // with the root group, these groups use all 8 CLOSIDs
+	apply(t, b, classesNamed("d", 7)) // must remove all these groups, which are empty
 	fs.AddTask(1, "qos-d1")
 	err := b.Apply(t.Context(), parse(t, manyClasses(7)))
 	if !errors.Is(err, ErrNoCLOSID) {
@@ -313,6 +311,7 @@ func TestPreviewPredictsTheStatusAfterApply(t *testing.T) {
 // TestTheErrorHasTheSmallestNumberOfClassesToRemove compares the number in the message with what Check accepts.
 func TestTheErrorHasTheSmallestNumberOfClassesToRemove(t *testing.T) {
 	for name, fs := range map[string]*sim.FS{"empty": sim.New(sim.IntelSpec()), "beside other groups": occupied(t, sim.AMDSpec())} {
+		// One of the n classes is bronze. Beside other groups, its group exists already, and must not count twice.
 		check := func(n int) error {
 			return newBackend(fs, nil).Check(t.Context(), parse(t, "partitions: {p: {l3Allocation: 100%, classes: {bronze: {}, "+
 				strings.TrimPrefix(manyClasses(n-1), "partitions: {p: {l3Allocation: 100%, classes: {")))

@@ -126,8 +126,8 @@ func TestApplyCompletesWhatAKilledProcessBegan(t *testing.T) {
 	}
 }
 
-// TestARollbackWritesOnlyTheGroupsThatWereChanged lets the sixth operation of a configuration fail. The configuration
-// `others` has two new groups, silver and tin.
+// TestARollbackWritesOnlyTheGroupsThatWereChanged lets the sixth operation of a configuration fail. The rollback must change exactly the
+// groups of the first five operations: it removes the new groups, and restores the other ones.
 func TestARollbackWritesOnlyTheGroupsThatWereChanged(t *testing.T) {
 	fs := sim.New(sim.IntelSpec())
 	b := newBackend(fs, nil)
