@@ -23,6 +23,7 @@ func TestAContainerThatWaitsStandsBeforeOneThatDoesNot(t *testing.T) {
 
 		db := b.runs(t, "db", "blockio=slow")
 		b.records(t, 10, map[string]uint64{db: 2})
+		// The container main is at the limit of class slow, 10 MB/s, and waits.
 		b.records(t, 5, map[string]uint64{db: 10}, db)
 		b.records(t, 5, map[string]uint64{db: 2})
 		got, err := b.Blame(t.Context(), blamedPod("ns", "db", "", ""))

@@ -150,7 +150,7 @@ func blamedPod(namespace, pod, uid, container string) blame.Request {
 func TestBlameFindsTheContainerThatWritesToTheSameDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBlamed(t, blamedFiles)
-		db, batch, idle := b.runs(t, "db", ""), b.runs(t, "batch", "blockio=fast"), b.runs(t, "idle", "blockio=slow")
+		db, batch, idle := b.runs(t, "db", ""), b.runs(t, "batch", ""), b.runs(t, "idle", "blockio=slow")
 		quiet := map[string]uint64{db: 5, batch: 2, idle: 8}
 		b.records(t, 10, quiet)
 		b.records(t, 4, map[string]uint64{db: 3, batch: 380, idle: 8}, db)
