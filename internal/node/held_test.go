@@ -108,12 +108,13 @@ func TestADayWithinTheLimitsIsNeverLimitNotHeld(t *testing.T) {
 			rate float64
 		}
 		limits := map[string]limit{"first": {"sda", 1e6}, "second": {"sdc", 2e6}, "third": {"sda", 10e6}}
+		// `saved` is how many bytes the container may still transfer.
 		class, saved, reached := "first", 0.0, 0
 		j := judges{m, func() {
 			of := limits[class]
 			saved += of.rate * heldInterval.Seconds()
 			take := saved * []float64{0, 0.5, 0.9, 1, 1}[draws.IntN(5)]
-			saved = min(saved-take, 4e6)
+			saved = min(saved-take, 4e6) // more is not kept for the next interval
 			m.host.Cgroups().Transfer(machinePath, of.disk, uint64(take), 0)
 		}}
 		for range 24 * int(time.Hour/heldInterval) {
@@ -132,6 +133,7 @@ func TestADayWithinTheLimitsIsNeverLimitNotHeld(t *testing.T) {
 				reached++
 			}
 		}
+		// If a limit was reached in fewer than 1000 of the 5760 samples, the container uses too little for this test.
 		if reached < 1000 {
 			t.Errorf("a limit was reached in only %d samples", reached)
 		}
@@ -211,7 +213,7 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 				if test.limit > 0 {
 					share = 1.6
 					wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonLimitNotHeld, test.exceeded)
-					share = 1
+					share = 1 // the whole bandwidth, and no more, so the limit is held again
 					wantHeld(t, j.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonReached, test.reached)
 				}
 				occupied = 12 << 20
@@ -221,7 +223,8 @@ func TestANodeJudgesSharesOfCachesAndBandwidth(t *testing.T) {
 	}
 }
 
-// TestANodeReportsThatALimitWasNotMeasured has a container on a machine whose kernel shows no values.
+// TestANodeReportsThatALimitWasNotMeasured has a container on a machine whose kernel shows no values. Its class may use the whole
+// bandwidth, so the share of the cache is the only limit.
 func TestANodeReportsThatALimitWasNotMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := resctrl.IntelSpec()
@@ -236,6 +239,7 @@ func TestANodeReportsThatALimitWasNotMeasured(t *testing.T) {
 			}
 		}
 		const message = "Not measured: L3 share (the kernel shows no value)."
+		// Six intervals are longer than a window.
 		wantHeld(t, judges{m, func() {}}.intervals(t, 6, "k8s.io/rdt", "half"), qos.ReasonNotMeasured, message)
 	})
 }
@@ -248,7 +252,8 @@ resources:
   linux: {classes: {high: {memory: {high: 64Mi}, cpu: {burst: 20ms}}}}
 `
 
-// TestANodeJudgesMemoryHighAndBursts lets a container reach memory.high, use bursts, and stay above memory.high.
+// TestANodeJudgesMemoryHighAndBursts lets a container use bursts, reach memory.high, and stay above memory.high. One interval shows that a
+// limit is reached, because the kernel counts this. It takes a window of four intervals to show that a limit is exceeded.
 func TestANodeJudgesMemoryHighAndBursts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t, sim.New(sim.Options{}), func(host crashHost) classes.Kind {

@@ -81,7 +81,8 @@ func wantReason(t *testing.T, v held.Verdict, want string) {
 
 // TestTheVerdictOnARateIsAboutItsMeanOverTheWindow uses a limit of 10 MB/s. It is reached when the use in an interval is at
 // least 9 MB/s. A window is four intervals, so the fifth sample is the first one with a whole window. The limit is not held
-// if the mean over a window is above 11 MB/s, and held again when it is below 10.5 MB/s, each with one burst added.
+// if the mean over a window is above 11 MB/s, and held again when it is below 10.5 MB/s. Both bounds are higher by a burst, which is
+// 4 MB, or 0.07 MB/s over a window.
 func TestTheVerdictOnARateIsAboutItsMeanOverTheWindow(t *testing.T) {
 	const notMeasured, never, reached, notHeld = qos.ReasonNotMeasured, qos.ReasonNeverReached, qos.ReasonReached, qos.ReasonLimitNotHeld
 	for _, test := range []struct {
@@ -90,11 +91,14 @@ func TestTheVerdictOnARateIsAboutItsMeanOverTheWindow(t *testing.T) {
 		mbps    []float64
 		reasons []string
 	}{
-		{"nothing is reported before the window is full", []float64{1, 1, 1, 1, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never}},
+		{"NeverReached needs a whole window", []float64{1, 1, 1, 1, 1}, []string{notMeasured, notMeasured, notMeasured, notMeasured, never}},
 		{"a limit that is reached stays reached", []float64{1, 9.5, 1, 1, 1, 1, 1}, []string{notMeasured, reached, reached, reached, reached, reached, reached}},
 		{"a limit that is not held", []float64{40, 40, 40, 40, 40}, []string{notMeasured, reached, reached, reached, notHeld}},
 		{"use within the tolerance", []float64{10.9, 10.9, 10.9, 10.9, 10.9, 10.9}, []string{notMeasured, reached, reached, reached, reached, reached}},
-		{"one large request", []float64{9, 9, 9, 9, 11.2, 9, 9, 9}, []string{notMeasured, reached, reached, reached, reached, reached, reached, reached}},
+		{
+			"one interval above the tolerance, and a mean below it", []float64{9, 9, 9, 9, 11.2, 9, 9, 9},
+			[]string{notMeasured, reached, reached, reached, reached, reached, reached, reached},
+		},
 		{
 			"LimitNotHeld ends below half of the tolerance", []float64{13, 13, 13, 13, 13, 10.8, 10.8, 10.8, 10.8, 10.8, 9, 9, 9, 9},
 			[]string{notMeasured, reached, reached, reached, notHeld, notHeld, notHeld, notHeld, notHeld, notHeld, reached, reached, reached, reached},
@@ -139,11 +143,13 @@ func TestAVerdictNamesTheHolderAndTheSizeOfTheError(t *testing.T) {
 	}
 }
 
+// TestLimitNotHeldEndsWhenTheContainerEnds ends b, which has exceeded the limit, and then c. That the limit was reached is still reported.
 func TestLimitNotHeldEndsWhenTheContainerEnds(t *testing.T) {
 	r := newRig()
 	for range 6 {
 		r.uses(rate(), map[string]float64{"b": 38, "c": 1})
 	}
+	wantReason(t, r.uses(rate(), map[string]float64{"b": 38, "c": 1}), qos.ReasonLimitNotHeld)
 	wantReason(t, r.uses(rate(), map[string]float64{"c": 1}), qos.ReasonReached)
 	wantReason(t, r.uses(rate(), nil), qos.ReasonReached)
 }
@@ -158,6 +164,7 @@ func TestAReachedLimitSaysHowLongTheHolderWaited(t *testing.T) {
 	}
 }
 
+// TestANewLimitBeginsANewWindow uses 38 MB/s. This is above the former limit of 10 MB/s, and far below the new one of 100 MB/s.
 func TestANewLimitBeginsANewWindow(t *testing.T) {
 	r := newRig()
 	for range 6 {
@@ -169,6 +176,7 @@ func TestANewLimitBeginsANewWindow(t *testing.T) {
 	for range 3 {
 		r.uses(wider, map[string]float64{"b": 38})
 	}
+	// A window is four intervals, so the fifth sample with the new limit completes the first window.
 	v := r.uses(wider, map[string]float64{"b": 38})
 	wantReason(t, v, qos.ReasonNeverReached)
 	if want := "No limit was reached since " + r.now.Add(-held.Window).Format(time.RFC3339) + "."; v.Message != want {
@@ -176,8 +184,8 @@ func TestANewLimitBeginsANewWindow(t *testing.T) {
 	}
 }
 
-// TestLimitNotHeldEndsAfterAWindowWithoutValues checks also that a shorter gap does not end it, because counters of
-// memory bandwidth are unavailable at times.
+// TestLimitNotHeldEndsAfterAWindowWithoutValues has a limit of 10 MB/s. It checks also that a shorter gap does not end LimitNotHeld,
+// because counters of memory bandwidth are unavailable at times.
 func TestLimitNotHeldEndsAfterAWindowWithoutValues(t *testing.T) {
 	r := newRig()
 	for range 6 {
@@ -186,7 +194,7 @@ func TestLimitNotHeldEndsAfterAWindowWithoutValues(t *testing.T) {
 	for range int(held.Window / interval) {
 		wantReason(t, r.shows(rate(), nil), qos.ReasonLimitNotHeld)
 	}
-	wantReason(t, r.shows(rate(), nil), qos.ReasonReached)
+	wantReason(t, r.shows(rate(), nil), qos.ReasonReached) // that the limit was reached once is still reported
 }
 
 // TestALongPauseBeginsANewWindow: the first sample after a pause of an hour is not compared with the one before the pause. If it
@@ -206,8 +214,10 @@ func TestAShareOfACacheIsNotHeldIfEachSampleOfAWindowExceedsIt(t *testing.T) {
 	for range 6 {
 		r.shows(share(), beyond)
 	}
-	wantReason(t, r.shows(share(), beyond), qos.ReasonNeverReached) // these lines can be older than the class
+	// All lines in the cache can be from the time before the class, because no sample was within the share yet.
+	wantReason(t, r.shows(share(), beyond), qos.ReasonNeverReached)
 	r.shows(share(), within)
+	// A window is four intervals, so it has five samples. One of them is still the sample within the share.
 	for range 4 {
 		wantReason(t, r.shows(share(), beyond), qos.ReasonReached)
 	}
