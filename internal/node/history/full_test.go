@@ -25,6 +25,7 @@ func TestTheOldestSamplesAreRemovedIfTheMemoryIsFull(t *testing.T) {
 		}
 	}
 	w := r.Window()
+	// About 45 samples fit. The newest one must be there.
 	if w.Points() < 20 || w.Points() > 100 || len(w.Tracks) != 20 || !w.Times[w.Points()].Equal(start().Add(199*time.Second)) {
 		t.Errorf("the window has %d points of %d containers", w.Points(), len(w.Tracks))
 	}

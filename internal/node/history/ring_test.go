@@ -41,7 +41,7 @@ func TestAWindowHasRatesOfCountersAndValuesOfGauges(t *testing.T) {
 		if i >= 1 { // the first sample of b is sample 1, and its counter is not 0
 			reads = append(reads, history.Read{Container: named("b"), Reading: classes.Reading{series(history.Reads, "sda"): 9000 + 30*max(0, n-2)}})
 		}
-		if i == 3 { // b uses sdb for the first time
+		if i == 3 { // b uses sdb for the first time, so this counter was 0 before
 			reads[1].Reading[series(history.Reads, "sdb")] = 20
 		}
 		r.Add(start().Add(time.Duration(i)*10*time.Second), reads)
@@ -49,6 +49,7 @@ func TestAWindowHasRatesOfCountersAndValuesOfGauges(t *testing.T) {
 	r.Add(start(), nil) // is ignored: the clock was set back
 
 	got := r.Window()
+	// Point i is between the samples i and i+1. A container has values in the points from From to To-1, and 0 in the others.
 	want := []history.Track{
 		{Container: named("a"), From: 0, To: 3, Values: map[classes.Series][]float32{
 			series(history.WrittenBytes, "sda"): {20, 20, 20}, series(history.IOWaiting, ""): {0.25, 0.25, 0.25}, series(history.Memory, ""): {8, 9, 10},
@@ -210,7 +211,7 @@ func TestTheHistoryStaysWithinItsMemoryWhileContainersStartAndEnd(t *testing.T) 
 
 // TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks also checks the memory that the ring really takes.
 func TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks(t *testing.T) {
-	const samples, leastPoints = 12, 9
+	const samples, leastPoints = 12, 9 // 10 samples always fit, and the points are between them
 	for _, test := range []struct {
 		name              string
 		containers, disks int
@@ -259,10 +260,10 @@ func TestTheHistoryStaysWithinItsMemoryWithTooManyContainersOrDisks(t *testing.T
 	}
 }
 
-// TestNewContainersAreRecordedInPlaceOfEndedOnes replaces all containers of a full ring after each fourth sample. The
-// first sample after that may lack some of the new ones, because the ring keeps its last sample.
+// TestNewContainersAreRecordedInPlaceOfEndedOnes replaces all containers after each fourth sample. The first sample of the new containers
+// may lack some of them, because the ring still has the sample before it, with all ended containers.
 func TestNewContainersAreRecordedInPlaceOfEndedOnes(t *testing.T) {
-	const containers = 1200
+	const containers = 1200 // the ring has room for as many, but not for twice as many
 	random := rand.New(rand.NewPCG(1, 4))
 	r := history.NewRing(history.Budget)
 	for i := range 12 {
@@ -352,7 +353,8 @@ func TestAContainerWithoutACgroupCannotBeRead(t *testing.T) {
 }
 
 // TestValuesThatTheMeterHasMeasuredAreNotReadAgain uses files with other values than those that were measured. The history takes
-// the measured values of I/O, and not those of memory, which it reads from memory.stat. This cgroup lacks that file.
+// the measured values of I/O, except the stalled time, which it does not show. It does not take those of memory, which it reads from
+// memory.stat. This cgroup lacks that file.
 func TestValuesThatTheMeterHasMeasuredAreNotReadAgain(t *testing.T) {
 	host := files{
 		"/pod/c/io.stat": "8:0 rbytes=1 wbytes=1\n", "/pod/c/io.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n",
