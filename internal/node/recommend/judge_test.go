@@ -47,14 +47,15 @@ func ladder() []recommend.Class {
 // TestTheSmallestClassWhoseLimitIsRarelyCloseIsRecommended recommends a class of `ladder`. A class fits if the use is above 70% of
 // its limit in at most one of 20 points, or above 50% if the container has to move to a smaller class. The present class
 // fits if its limit is reached in at most one of 20 points. If no class fits, the advice is to add one with twice the need,
-// and at least twice the present limit if that was reached.
+// and at least twice the present limit if that was reached. The need is the value that is exceeded in less than one of 20
+// points. If it is 0, the new limit is twice the highest value. New limits are rounded up to two digits.
 func TestTheSmallestClassWhoseLimitIsRarelyCloseIsRecommended(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		present string
 		use     recommend.Use // of writes to sda, if it has no other series
 		want    string        // the outcome, the class, and the bounds
-		left    float64       // the part of the limit that the container leaves unused
+		left    float64       // the part of the limit that the need leaves unused
 		held    bool          // whether the present limit is reached too often
 	}{
 		{name: "below the smallest class", use: recommend.Use{Values: constant(20, 50)}, want: "fits small 100", left: 0.5},
@@ -168,8 +169,8 @@ func TestAProposedMemoryLimitHasRoomForTheUse(t *testing.T) {
 	}
 }
 
-// TestContainersThatShareAClassShareItsLimit lets other containers use 80 of the limit of the smaller class, 100. The container needs 20.
-// If there is no other class, a new one with twice the need is proposed.
+// TestContainersThatShareAClassShareItsLimit lets other containers use 80 of the limit of class crowded, which is 100. The container needs
+// 20, so the sum is too close to the limit. If there is no other class, a new one with twice the need is proposed.
 func TestContainersThatShareAClassShareItsLimit(t *testing.T) {
 	crowded, empty := limit(wrote, 100), limit(wrote, 150)
 	crowded.Others = constant(20, 80)
@@ -181,7 +182,7 @@ func TestContainersThatShareAClassShareItsLimit(t *testing.T) {
 		t.Errorf("advice is %+v, want class empty for a need of 20", got)
 	}
 	d.Classes = d.Classes[:1]
-	if got := recommend.Judge(d); outcome(got) != "add  40" {
+	if got := recommend.Judge(d); outcome(got) != "add  40" { // the new class has no name
 		t.Errorf("without the class empty, the advice is %+v, want a new class with a limit of 40", got)
 	}
 }
