@@ -18,8 +18,8 @@ import (
 
 var errLate = errors.New("late")
 
-// series makes three calls, each of which may take a second, and records their outcomes: the number of the call, its result,
-// which is ten times the number, and its error.
+// series makes three calls, each of which may take a second, and records their outcomes. The result of a call is ten times its
+// number.
 type series struct {
 	guard    *kernel.Guard
 	worker   kernel.Worker
@@ -37,7 +37,9 @@ func (s *series) run(ctx context.Context, do func(ctx context.Context, i int)) {
 			do(ctx, i)
 			return 10 * i, nil
 		},
-		Then: func(i, answer int, err error) { s.outcomes = append(s.outcomes, fmt.Sprint(i, answer, err)) },
+		Then: func(i, answer int, err error) {
+			s.outcomes = append(s.outcomes, fmt.Sprintf("call %d: result %d, error %v", i, answer, err))
+		},
 	}.Each(ctx, &s.worker, 3, errLate)
 	s.worker.End()
 }
@@ -54,7 +56,7 @@ func TestEachCallOfASeriesHasItsOutcome(t *testing.T) {
 		s := newSeries()
 		// All calls together take longer than one may.
 		s.run(t.Context(), func(context.Context, int) { <-time.After(900 * time.Millisecond) })
-		s.want(t, "0 0 <nil>", "1 10 <nil>", "2 20 <nil>")
+		s.want(t, "call 0: result 0, error <nil>", "call 1: result 10, error <nil>", "call 2: result 20, error <nil>")
 	})
 }
 
@@ -68,14 +70,14 @@ func TestTheOtherCallsOfASeriesAreMadeAlthoughOneHangs(t *testing.T) {
 			}
 		}
 		s.run(t.Context(), hang)
-		s.want(t, "0 0 <nil>", "1 0 late", "2 20 <nil>")
+		s.want(t, "call 0: result 0, error <nil>", "call 1: result 0, error late", "call 2: result 20, error <nil>")
 		if got := s.guard.BlockedCalls(); len(got) != 1 || got[0].What != "call 1" {
 			t.Errorf("blocked calls: %v, want call 1", got)
 		}
 
 		close(release)
 		synctest.Wait()
-		s.want(t, "0 0 <nil>", "1 0 late", "2 20 <nil>")
+		s.want(t, "call 0: result 0, error <nil>", "call 1: result 0, error late", "call 2: result 20, error <nil>")
 		if got := s.guard.BlockedCalls(); len(got) != 0 {
 			t.Errorf("blocked calls after the kernel has answered: %v", got)
 		}
@@ -112,7 +114,7 @@ func TestASeriesMakesNoCallAfterItsContextHasEnded(t *testing.T) {
 		}
 		cancel()
 	})
-	s.want(t, "0 0 <nil>", "1 0 context canceled", "2 0 context canceled")
+	s.want(t, "call 0: result 0, error <nil>", "call 1: result 0, error context canceled", "call 2: result 0, error context canceled")
 }
 
 func TestAPanicInACallReachesTheCallerOfTheSeries(t *testing.T) {
