@@ -234,14 +234,15 @@ func TestARefusedStartIsReported(t *testing.T) {
 }
 
 // TestARefusalOfAStartOutlivesTheAdmissionOfItsRequest admits the request of a container whose start was refused. The
-// refusal stays, because the container can still be about to end.
+// refusal is reported until the kernel shows the container in its class. If the container ends before that, the refusal
+// stays, because it is the reason for the end.
 func TestARefusalOfAStartOutlivesTheAdmissionOfItsRequest(t *testing.T) {
 	for name, test := range map[string]struct {
 		after  func(*fixture)
 		refuse []string
 	}{
-		"it ends":              {func(f *fixture) { f.Release("b-1") }, []string{"b ClassFull"}},
-		"it runs in its class": {func(f *fixture) { f.Observe("b-1", cache, "gold") }, nil},
+		"the container ends, and the refusal stays":             {func(f *fixture) { f.Release("b-1") }, []string{"b ClassFull"}},
+		"the container runs in its class, and the refusal ends": {func(f *fixture) { f.Observe("b-1", cache, "gold") }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
@@ -251,7 +252,7 @@ func TestARefusalOfAStartOutlivesTheAdmissionOfItsRequest(t *testing.T) {
 			}
 			f.Release("a-1")
 			f.StartRefused("b-1")
-			f.Refresh("b-1") // admits the request
+			f.Refresh("b-1") // admits the request, because a-1 has ended
 			test.after(f)
 			f.wantRefused(t, test.refuse...)
 		})

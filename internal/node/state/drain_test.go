@@ -150,8 +150,9 @@ func TestTheEndOfADrainingAssignmentIsSignalled(t *testing.T) {
 		"its holder is released": {"cache=gold", func(f *fixture, _ *testing.T) { f.Release("a-1") }, true},
 		"its holder is changed":  {"cache=gold", func(f *fixture, t *testing.T) { f.change(t, "a", "silver") }, true},
 		"its holder follows the default": {"", func(f *fixture, _ *testing.T) {
+			// a-1 has the default, bronze. In place of the classes without gold, there are now those without bronze.
 			f.offer(func(r []classes.Resource) []classes.Resource {
-				r[0].Classes = r[0].Classes[:2] // bronze, the default, is gone
+				r[0].Classes = r[0].Classes[:2]
 				return silverByDefault(r)
 			})
 			f.Refresh("a-1")

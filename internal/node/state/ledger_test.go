@@ -78,6 +78,7 @@ func TestFullClassErrorHasFreeSlotsOfOtherClassesButNoHolders(t *testing.T) {
 
 func TestRestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	l := newLedger()
+	// gold has two slots: both containers of pod a share one, and pod b has the other
 	admit(t, l, holder("1", "a", "gold"), holder("2", "b", "gold"), holder("1-again", "a", "gold"))
 	if got := l.InUse(classes.RDTResource, "gold"); got != 2 {
 		t.Errorf("%d slots are in use, want 2", got)
@@ -89,7 +90,7 @@ func TestRestartedContainerDoesNotCompeteWithItsPredecessor(t *testing.T) {
 	}
 
 	l.Release("1-again")
-	l.Release("1-again")
+	l.Release("1-again") // a second release changes nothing
 	if got := l.InUse(classes.RDTResource, "gold"); got != 1 {
 		t.Errorf("after the predecessor and its successor were released, %d slots are in use, want 1", got)
 	}
@@ -107,8 +108,8 @@ func TestAVolumeOccupiesASlotOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestHoldersThatBelongTogetherAreAdmittedTogether admits three holders to a class with two slots.
-func TestHoldersThatBelongTogetherAreAdmittedTogether(t *testing.T) {
+// TestOfHoldersThatBelongTogetherAllOrNoneAreAdmitted requests the admission of three holders to a class with two slots.
+func TestOfHoldersThatBelongTogetherAllOrNoneAreAdmitted(t *testing.T) {
 	l := newLedger()
 	if err := l.Admit(twoSlots(), holder("1", "a", "gold"), holder("2", "b", "gold"), holder("3", "c", "gold")); !errors.Is(err, classes.ErrClassFull) {
 		t.Errorf("the error is %v, want ErrClassFull", err)

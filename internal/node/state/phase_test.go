@@ -40,6 +40,7 @@ func TestEachPhaseFollowsEachEvent(t *testing.T) {
 
 func TestEachPhaseIsReachedAndHasAName(t *testing.T) {
 	reached := map[Phase]bool{Created: true, Unverified: true} // the phases in which holders are adopted
+	// Each round follows one more event. After as many rounds as there are phases, no new phase can be reached.
 	for range allPhases() {
 		for from := range reached {
 			for e := started; e < events; e++ {
@@ -58,7 +59,8 @@ func TestEachPhaseIsReachedAndHasAName(t *testing.T) {
 	}
 }
 
-// TestOnlySomeEventsEndTheReportOfARefusal checks which events end the report of a refusal.
+// TestOnlySomeEventsEndTheReportOfARefusal: a refusal is reported until the waiting request is admitted, the kernel shows
+// all classes, or a hook has enforced them. No other event ends the report, in any phase.
 func TestOnlySomeEventsEndTheReportOfARefusal(t *testing.T) {
 	ends := map[event]bool{admitted: true, inClasses: true, hookEnded: true}
 	for _, from := range allPhases() {

@@ -137,9 +137,10 @@ func TestRebuildForgetsWhatDoesNotExist(t *testing.T) {
 
 func TestRebuildForgetsThePendingRequestsOfEndedContainers(t *testing.T) {
 	f := newFixture()
+	// There is no class lead, so the request is pending, which is reported as a refusal.
 	f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=lead"))})
 	f.wantRefused(t, "a UnknownClass")
-	f.Rebuild(nil, nil)
+	f.Rebuild(nil, nil) // the container has ended
 	f.wantRefused(t)
 }
 
@@ -209,8 +210,8 @@ func TestPodsGetTheirClassesAfterTheVerificationIfThereIsRoom(t *testing.T) {
 	}
 }
 
-// TestARefusedPodIsReportedInTheClassThatTheKernelShows has a pod that requests class high, which is full, and then gets the default
-// class low. It is reported in low only if the kernel has shown it there.
+// TestARefusedPodIsReportedInTheClassThatTheKernelShows has a pod that requests class high, which is full, and is then assigned the default
+// class low. Until the kernel shows the pod in low, it is reported in the system default, which wantHolders shows as "()".
 func TestARefusedPodIsReportedInTheClassThatTheKernelShows(t *testing.T) {
 	for name, test := range map[string]struct {
 		shown map[string]string
@@ -223,7 +224,7 @@ func TestARefusedPodIsReportedInTheClassThatTheKernelShows(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
 			f.offer(func(r []classes.Resource) []classes.Resource {
-				r[2].DefaultClass = "low"
+				r[2].DefaultClass = "low" // r[2] is net
 				return r
 			})
 			f.Rebuild([]classes.Holder{pod("a-1", "net=high"), pod("b-1", "net=high")}, nil)
@@ -236,6 +237,8 @@ func TestARefusedPodIsReportedInTheClassThatTheKernelShows(t *testing.T) {
 	}
 }
 
+// TestStoredValuesOfAnotherClassAreStaleUntilTheyAreReplaced has the stored value "gone", which is stale for the test backend. If the
+// container never had a class, another program has stored it.
 func TestStoredValuesOfAnotherClassAreStaleUntilTheyAreReplaced(t *testing.T) {
 	gold := assigned(cache, "gold", classes.SourcePod)
 	for name, test := range map[string]struct {
@@ -243,9 +246,9 @@ func TestStoredValuesOfAnotherClassAreStaleUntilTheyAreReplaced(t *testing.T) {
 		stored    string
 		want      bool
 	}{
-		"values of another class":           {existing(container("a-1", "cache=gold"), gold), "gone", true},
-		"values of its class":               {existing(container("a-1", "cache=gold"), gold), "gold", false},
-		"values of a container in no class": {existing(container("a-1", "cache=")), "gone", false},
+		"values of another class":                {existing(container("a-1", "cache=gold"), gold), "gone", true},
+		"values of its class":                    {existing(container("a-1", "cache=gold"), gold), "gold", false},
+		"values that another program has stored": {existing(container("a-1", "cache=")), "gone", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture()
