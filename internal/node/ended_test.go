@@ -20,8 +20,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// ioMachine is a node with a pod on simulated cgroups. The container "one" of the pod requests the class "first", and the
-// container "two" the class "second". The cgroup of a container that ends is removed before the runtime reports the end,
+// ioMachine is a node with a pod on simulated cgroups. The container "one" of the pod requests the class "class-one", and the
+// container "two" the class "class-two". The cgroup of a container that ends is removed before the runtime reports the end,
 // as with the systemd cgroup driver and with CRI-O.
 type ioMachine struct {
 	*fixture
@@ -39,7 +39,7 @@ func onIOMachine(t *testing.T, m *simcgroup.Machine, test func(*testing.T, *ioMa
 		kind := blockio.Kind(ioapply.New(ioapply.Options{FS: m, Tree: treeOf(t, m), Log: slog.New(slog.DiscardHandler)}))
 		f := &ioMachine{fixture: newFixtureOf(t, kind), host: m}
 		f.pod = pod("a", map[string]string{
-			classes.ContainerKeyPrefix + "one": "blockio=first", classes.ContainerKeyPrefix + "two": "blockio=second",
+			classes.ContainerKeyPrefix + "one": "blockio=class-one", classes.ContainerKeyPrefix + "two": "blockio=class-two",
 		})
 		f.pod.CgroupsPath, f.pod.PodCgroupsPath = podPath, podPath
 		f.restart(t)
@@ -57,7 +57,7 @@ apiVersion: qos.noderesource.dev/v1alpha1
 kind: QOSClassConfig
 resources:
 - name: k8s.io/blockio
-  blockio: {Classes: {first: [], second: []}}
+  blockio: {Classes: {class-one: [], class-two: []}}
 `)
 }
 
@@ -131,14 +131,14 @@ func TestUsageIsCountedAlthoughTheCgroupOfTheContainerIsGone(t *testing.T) {
 		f.starts(t, "one")
 		f.read("one", 100)
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"first": 100})
+		f.wantRead(t, map[string]float64{"class-one": 100})
 
 		f.starts(t, "one")
 		f.read("one", 10)
-		f.wantRead(t, map[string]float64{"first": 110})
+		f.wantRead(t, map[string]float64{"class-one": 110})
 		f.read("one", 20)
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"first": 130})
+		f.wantRead(t, map[string]float64{"class-one": 130})
 	})
 }
 
@@ -148,14 +148,14 @@ func TestUsageOfOtherContainersIsNotCountedTwiceWhenOneEnds(t *testing.T) {
 		f.starts(t, "two")
 		f.read("one", 100)
 		f.read("two", 1000)
-		f.wantRead(t, map[string]float64{"first": 100, "second": 1000})
+		f.wantRead(t, map[string]float64{"class-one": 100, "class-two": 1000})
 		f.read("one", 7)
 		f.read("two", 2000)
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"first": 107, "second": 3000})
+		f.wantRead(t, map[string]float64{"class-one": 107, "class-two": 3000})
 		f.read("two", 4000)
 		f.ends(t, "two")
-		f.wantRead(t, map[string]float64{"first": 107, "second": 7000})
+		f.wantRead(t, map[string]float64{"class-one": 107, "class-two": 7000})
 	})
 }
 
@@ -172,7 +172,7 @@ func TestUsageOfContainersThatEndTogetherIsCountedOnce(t *testing.T) {
 		f.exits(t, "two")
 		f.Stop("two")
 		f.Stop("one")
-		f.wantRead(t, map[string]float64{"second": 1100})
+		f.wantRead(t, map[string]float64{"class-two": 1100})
 	})
 }
 
@@ -184,7 +184,7 @@ func TestUsageIsCountedIfTheReconcilerRunsBeforeTheEndIsReported(t *testing.T) {
 		f.exits(t, "one")
 		f.Repair(t.Context())
 		f.Stop("one")
-		f.wantRead(t, map[string]float64{"first": 100})
+		f.wantRead(t, map[string]float64{"class-one": 100})
 	})
 }
 
@@ -198,7 +198,7 @@ func TestUsageOfAPodBeforeTheFirstReadingAfterARestartIsNotCounted(t *testing.T)
 		f.wantRead(t, map[string]float64{})
 		f.read("one", 10)
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"first": 10})
+		f.wantRead(t, map[string]float64{"class-one": 10})
 	})
 }
 
@@ -214,7 +214,7 @@ func TestUsageOfAnOldContainerIsNotCountedForANewContainerOfItsPod(t *testing.T)
 		f.wantRead(t, map[string]float64{})
 		f.read("one", 10)
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"first": 10})
+		f.wantRead(t, map[string]float64{"class-one": 10})
 	})
 }
 
@@ -227,7 +227,7 @@ func TestTheUsageOfTheOCIRuntimeIsCountedOnce(t *testing.T) {
 		f.starts(t, "one")
 		f.read("one", 100)
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"first": 103})
+		f.wantRead(t, map[string]float64{"class-one": 103})
 	})
 }
 
@@ -256,22 +256,21 @@ func TestUsageIsNotCountedTwiceForANewSandboxOfAPod(t *testing.T) {
 		f.starts(t, "one")
 		f.read("one", 20)
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"first": 120})
+		f.wantRead(t, map[string]float64{"class-one": 120})
 	})
 }
 
-// TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer simulates an error of the kernel for the other container of
-// the pod. The usage of this container must not be counted for the ended container, too. Nothing is counted for the
-// ended container.
+// TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer ends container one while the kernel cannot show the usage of container two. Then
+// nothing is counted for container one, because the usage of container two cannot be subtracted from that of the pod.
 func TestAnUnreadableNeighbourIsNotCountedForAnEndedContainer(t *testing.T) {
 	onCgroupV2(t, func(t *testing.T, f *ioMachine) {
 		f.starts(t, "one")
 		f.starts(t, "two")
 		f.read("one", 100)
 		f.read("two", 1000)
-		f.host.Inject(simcgroup.Fault{Op: "read", File: "io.stat", Skip: 1, Err: syscall.EIO}) // the pod is read first
+		f.host.Inject(simcgroup.Fault{Op: "read", File: "io.stat", Skip: 1, Err: syscall.EIO}) // the pod is read first, and then container two
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"second": 1000})
+		f.wantRead(t, map[string]float64{"class-two": 1000})
 	})
 }
 
@@ -283,11 +282,11 @@ func TestCgroupV1KeepsNothingOfARemovedCgroup(t *testing.T) {
 		f.starts(t, "two")
 		f.read("one", 100)
 		f.read("two", 1000)
-		f.wantRead(t, map[string]float64{"first": 100, "second": 1000})
+		f.wantRead(t, map[string]float64{"class-one": 100, "class-two": 1000})
 		f.read("one", 10)
 		f.read("two", 5000)
 		f.ends(t, "one")
-		f.wantRead(t, map[string]float64{"first": 100, "second": 6000})
+		f.wantRead(t, map[string]float64{"class-one": 100, "class-two": 6000})
 	})
 }
 
