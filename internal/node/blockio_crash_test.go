@@ -148,7 +148,7 @@ resources:
 `
 
 // TestAfterACrashAndAChangeOfClassesNoFormerValueStays kills the plugin at every step of an update by the runtime, and changes the class
-// files before the next process starts.
+// files before the next process starts. The plugin saves class second before the first step, so each next process enforces this class.
 func TestAfterACrashAndAChangeOfClassesNoFormerValueStays(t *testing.T) {
 	changed := newBlockIOMachine(t, cgroupV2, "second")
 	changed.text = changedFiles

@@ -147,6 +147,7 @@ func (f *crashFixture) updateBoth(t *testing.T) error {
 // TestTheNextProcessRecoversFromACrashAtAnyStep kills the process before every step that has an effect outside of the
 // process. After some of these crashes, it also kills the next process, before every step of the recovery.
 func TestTheNextProcessRecoversFromACrashAtAnyStep(t *testing.T) {
+	// A state has the classes of container c-a for the resources cache and disk, with their sources, and the class of pod a.
 	before := []string{"bronze/default", "slow/pod", "low"}
 	half := []string{"gold/update", "/update", "low"} // the container's update was made, and the pod's was not
 	after := []string{"gold/update", "/update", "high"}

@@ -14,8 +14,8 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/internal/node/kernel"
 )
 
-// hanging runs a test with two containers, "c-a" and "c-b", whose classes were changed after their creation. The given
-// operation hangs in the kernel until the test calls released.
+// hanging runs a test with two containers, "c-a" and "c-b", whose classes were changed to silver after their creation. The
+// given operation hangs in the kernel until the test calls released.
 func hanging(t *testing.T, operation string, test func(t *testing.T, f *fixture, released func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 			t.Error("the threads of another container were not moved")
 		}
 
-		f.mustConfigure(t, strings.ReplaceAll(files, "capacity: 1", "capacity: 3"))
+		f.mustConfigure(t, strings.ReplaceAll(files, "capacity: 1", "capacity: 3")) // any change of the class files will do
 		ownerB := ownerA
 		ownerB.PodUID = "uid-b"
 		f.mustUpdate(t, ownerB, map[string]string{cache: "gold"})
@@ -76,7 +76,7 @@ func TestAHungReadOfOneContainerStopsNothingElse(t *testing.T) {
 
 		released()
 		f.wantBlocked(t, 0, "")
-		f.backends[cache].Lose("c-a") // is found again
+		f.backends[cache].Lose("c-a") // Repair finds this, because the class of c-a is read again
 		f.Repair(t.Context())
 		f.wantClass(t, "c-a", cache, "silver/update")
 	})
@@ -128,7 +128,7 @@ func TestAHungChangeFailsAndIsUndoneWhenTheKernelAnswers(t *testing.T) {
 		}
 		released()
 		f.Repair(t.Context())
-		f.wantClass(t, "c-a", cache, "silver/update")
+		f.wantClass(t, "c-a", cache, "silver/update") // the class before the changes
 	})
 }
 

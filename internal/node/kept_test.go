@@ -98,17 +98,17 @@ func TestAKeptClassDoesNotExceedItsCapacity(t *testing.T) {
 	f.wantClass(t, "a-3", cache, "gold/pod")
 }
 
-// TestAllHoldersOfARemovedClassAreStartedAgain uses more containers than the capacity of the class, which was lowered
-// before the class was removed.
-func TestAllHoldersOfARemovedClassAreStartedAgain(t *testing.T) {
+// TestAContainerIsStartedAgainInARemovedClassThatWasOverItsCapacity has two containers in class gold, whose capacity is then lowered to 1.
+// A removed class has at least as many slots as it has containers at its removal.
+func TestAContainerIsStartedAgainInARemovedClassThatWasOverItsCapacity(t *testing.T) {
 	f := newFixture(t)
 	f.mustConfigure(t, strings.Replace(files, "{name: gold, capacity: 1}", "{name: gold, capacity: 2}", 1))
 	a, b := pod("a", requesting("test.example/cache=gold")), pod("b", requesting("test.example/cache=gold"))
 	f.mustRun(t, a, container("a-1"))
 	f.mustRun(t, b, container("b-1"))
-	f.mustConfigure(t, files)
+	f.mustConfigure(t, files) // with capacity 1
 	f.mustConfigure(t, noGold)
 	f.Stop("a-1")
-	f.mustRun(t, a, container("a-2"))
+	f.mustRun(t, a, container("a-2")) // beside b-1, which has the other slot
 	f.wantClass(t, "a-2", cache, "gold/pod")
 }

@@ -132,8 +132,8 @@ func TestARefusedPodIsReportedInTheClassThatItWasFoundIn(t *testing.T) {
 	f.wantRefused(t, "b ClassFull")
 }
 
-// TestARefusedPodStaysReportedInItsOtherClasses finds pod b, whose class of disk is the requested one, in class low of net instead of high,
-// which pod a has. After the look at b, the kernel shows no classes any more.
+// TestARefusedPodStaysReportedInItsOtherClasses refuses class high of net to pod b, because pod a has its only slot. Pod b stays reported
+// in class slow of disk, in which the kernel has shown it.
 func TestARefusedPodStaysReportedInItsOtherClasses(t *testing.T) {
 	f := newFixture(t)
 	configure := func() {
@@ -150,7 +150,7 @@ func TestARefusedPodStaysReportedInItsOtherClasses(t *testing.T) {
 	f.restart(t)
 	configure()
 	f.Synchronize([]classes.Holder{requests("a", "high"), requests("b", "high")}, nil)
-	looks := 0
+	looks := 0 // the kernel shows the class of disk of each pod once, and no classes of disk after that
 	f.backends[disk].Before(func() {
 		if looks++; looks > 2 {
 			f.backends[disk].Fail("observe", errors.New("input/output error"))
@@ -171,13 +171,13 @@ func TestAPodWhoseClassIsUnclearComesBeforeOneInAnotherClass(t *testing.T) {
 	f.restart(t)
 	f.configureBounded(t)
 	f.Synchronize([]classes.Holder{sandbox("a", "a-1"), sandbox("b", "b-1")}, nil)
-	looks := 0
+	looks := 0 // the second look is that at pod b
 	f.backends[net].Before(func() {
 		looks++
 		f.backends[net].Blur(looks == 2)
 	})
 	f.Reconcile(t.Context())
-	f.wantRefused(t, "a ClassFull")
+	f.wantRefused(t, "a ClassFull") // b gets the slot, because it may be in class high already
 }
 
 // TestAPodWithoutACgroupIsReleased covers pods that started before a restart of containerd. When such a pod ends, containerd calls no

@@ -55,6 +55,7 @@ func TestANewLimitIsSetAlthoughItsFirstWriteFails(t *testing.T) {
 func TestAContainerKeepsItsLimitsWhileTheKernelRefusesTheNewOnes(t *testing.T) {
 	f, moved := reload(t, simcgroup.Fault{Op: "write", File: "blkio.throttle.write_bps_device", Err: syscall.EIO, Lasting: true})
 	f.wantReadLimit(t, "8:32 2000000\n")
+	// The container has 2M, and class second has 3M now, so no class is reported.
 	if class := f.class(t); moved != 0 || class != "" {
 		t.Errorf("%d containers were moved, and the reported class is %q; want 0 and none", moved, class)
 	}

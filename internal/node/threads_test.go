@@ -69,9 +69,9 @@ func TestThreadsAreCheckedAfterARestart(t *testing.T) {
 	f.mustConfigure(t, silver)
 	f.Synchronize(nil, exist)
 	f.Reconcile(t.Context())
-	f.backends[cache].Targets()
+	f.backends[cache].Targets() // forgets the earlier calls
 	f.MoveThreads(t.Context(), false)
-	f.wantTargets(t, "c-a gold", "c-c silver")
+	f.wantTargets(t, "c-a gold", "c-c silver") // c-c has followed the default, and c-b still has the class of its creation
 }
 
 func TestRepairChecksTheThreadsOfAllContainers(t *testing.T) {

@@ -242,6 +242,8 @@ func (f *fixture) wantQuickStop(t *testing.T, id string) {
 	}
 }
 
+// TestAHungMeasurementDelaysNoStartForLong: a hook waits for a measurement for at most 200 ms (kernel.Briefly). On the simulated clock,
+// nothing else takes time.
 func TestAHungMeasurementDelaysNoStartForLong(t *testing.T) {
 	metered(t, func(t *testing.T, f *fixture) {
 		stuck := make(chan struct{})
