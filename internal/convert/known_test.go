@@ -138,7 +138,7 @@ func TestJoinReturnsOneStream(t *testing.T) {
 		want  string
 	}{
 		{"from one text, which does not change", []string{"\ufeffa: 1"}, "\ufeffa: 1"},
-		{"with line ends and separators between texts", []string{"a: 1", "\ufeffb: 2\r\n"}, "a: 1\n---\r\nb: 2\r\n"},
+		{"with a separator that has the line end of the next text, whose byte order mark is removed", []string{"a: 1", "\ufeffb: 2\r\n"}, "a: 1\n---\r\nb: 2\r\n"},
 		{"without a separator if the next text has one", []string{"a: 1\n", "# b\n--- # b\nb: 2\n"}, "a: 1\n# b\n--- # b\nb: 2\n"},
 		{"with an end marker before directives", []string{"a: 1\n", "%YAML 1.1\n---\nb: 2\n"}, "a: 1\n...\n%YAML 1.1\n---\nb: 2\n"},
 		{"without empty texts", []string{"\n", "a: 1\n", "  "}, "a: 1\n"},
