@@ -157,6 +157,7 @@ func TestWhileKubeletDoesNotAnswerAnAllocatedClassIsAccountedFor(t *testing.T) {
 	h := newAllocations()
 	h.add(gold, owner{namespace: "default", pod: "gone", Subject: qos.Subject{Container: "app"}}, ids(2, 2, 1))
 	got := accountFromCache(goldClass(3), a, h)
+	// The container app is accounted for, and side is not. A poll is needed whenever kubelet does not answer.
 	if diff := cmp.Diff(usage{allocated: ids(1, 2), accounted: 1, unaccounted: 1, needsPoll: true}, got, cmp.AllowUnexported(usage{})); diff != "" {
 		t.Errorf("usage differs (-want +got):\n%s", diff)
 	}

@@ -74,8 +74,10 @@ func TestPlan(t *testing.T) {
 		{"a draining class lists the allocated devices", draining, held(1), "1"},
 		{"an unused draining class lists no device", draining, withUnaccounted(usage{}, 1), ""},
 		{"a duplicate device is listed once", goldClass(3), usage{allocated: ids(1, 1), accounted: 1}, "0 1 2"},
+		// Three devices are allocated. According to the assignments, one owner has such a device, and another owner has none, so one of
+		// the three devices becomes unhealthy.
 		{
-			"while kubelet does not answer, assignments decide on health, and allocated devices stay listed",
+			"while kubelet does not answer, an allocated device without an owner can be unhealthy, but stays listed",
 			goldClass(3), usage{allocated: ids(0, 1, 2), accounted: 1, unaccounted: 1}, "0 1 (2)",
 		},
 	} {

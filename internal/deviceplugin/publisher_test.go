@@ -185,8 +185,9 @@ func TestAClassIsAddedChangedAndRemovedWithoutMessagesForOthers(t *testing.T) {
 		t.Errorf("after silver was removed, kubelet has %+v; want no devices, and 3 device lists: healthy, unhealthy, empty", got)
 	}
 
+	// The sockets of gold, bronze and fast are left.
 	r.soon("the socket of silver is gone", func() bool { return len(r.sockets()) == 3 })
-	r.plugin.ready(with)
+	r.plugin.ready(with) // a class that was removed can be added again
 	r.await(silver, 1, 1)
 	if diff := cmp.Diff(before, r.traffic()); diff != "" {
 		t.Errorf("device lists of other classes were sent again (-before +after):\n%s", diff)
@@ -267,7 +268,7 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 		return err != nil
 	})
 
-	// These are the sockets of three classes, and gpu.sock.
+	// These are the sockets of gold, bronze and fast, and gpu.sock.
 	r.soon("the sockets of the classes are there", func() bool { return len(r.sockets()) == 4 })
 	for _, path := range append(files, foreign) {
 		if _, err := os.Lstat(path); err != nil {
@@ -275,6 +276,7 @@ func TestOnlyStaleSocketsOfTheShimAreRemoved(t *testing.T) {
 		}
 	}
 
+	// The stale socket of gold was replaced. Only root may connect to the new one.
 	if info, err := os.Lstat(r.socketOf(gold)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("gold's socket has the mode %v and the error %v, want mode 0600", info.Mode(), err)
 	}

@@ -45,19 +45,25 @@ func (r *rig) allocateThreeThenOfferOne() {
 	}
 	r.plugin.ready(offered(1), pods...)
 	r.awaitPolls()
+	r.awaitAllThree()
+}
+
+// awaitAllThree waits until the devices of the pods a, b and c are listed and healthy, although only one device is offered.
+func (r *rig) awaitAllThree() {
+	r.Helper()
 	r.awaitGold(3, 3)
 }
 
 // readmitOneByOne admits pods again, and checks that all three devices of gold stay healthy.
 func (r *rig) readmitOneByOne(names ...string) {
 	r.Helper()
-	r.awaitGold(3, 3)
+	r.awaitAllThree()
 	for _, name := range names {
 		r.awaitPolls()
 		r.readmit(name)
 	}
 	r.awaitPolls()
-	r.awaitGold(3, 3)
+	r.awaitAllThree()
 }
 
 func TestARestartedKubeletAdmitsAllItsPodsOneByOne(t *testing.T) {
@@ -74,10 +80,10 @@ func TestARestartedKubeletAdmitsAllItsPodsOneByOne(t *testing.T) {
 
 func TestAPodWithoutARunningContainerKeepsItsDeviceWhileKubeletStarts(t *testing.T) {
 	r := newRig(t)
-	r.publisher.timing.startup = forever
+	r.publisher.timing.startup = forever // during the whole test, kubelet may still have to report pods
 	r.allocateThreeThenOfferOne()
 	r.restartKubelet()
-	r.awaitGold(3, 3)
+	r.awaitAllThree()
 	r.plugin.ready(offered(1)) // the runtime has removed all containers
 	r.awaitPolls()
 	r.readmit("c", "b", "a")
@@ -88,7 +94,7 @@ func TestAShimThatStartsWithKubeletKeepsAllAllocatedDevices(t *testing.T) {
 	r.allocateThreeThenOfferOne()
 	r.stop()
 	r.replacePublisher()
-	r.publisher.timing.startup = forever
+	r.publisher.timing.startup = forever // during the whole test, kubelet may still have to report pods
 	r.restartKubelet()
 	r.run()
 	r.readmitOneByOne("c", "a", "b")
@@ -115,7 +121,7 @@ func TestAKubeletThatRestartsBeforeTheShimIsRegisteredKeepsAllAllocatedDevices(t
 
 	later.Store(int64(time.Hour))
 	r.restartKubelet()
-	r.awaitGold(3, 3)
+	r.awaitAllThree()
 	r.readmit("c", "b", "a")
 }
 
@@ -123,7 +129,7 @@ func TestTheDeviceOfAnEndedPodIsRemoved(t *testing.T) {
 	r := newRig(t)
 	r.allocateThreeThenOfferOne()
 	r.restartKubelet()
-	r.awaitGold(3, 3)
+	r.awaitAllThree()
 	r.readmit("a")
 	r.kubelet.Remove("default", "b")
 	r.kubelet.Remove("default", "c")
@@ -131,22 +137,22 @@ func TestTheDeviceOfAnEndedPodIsRemoved(t *testing.T) {
 	r.awaitGold(1, 1)
 }
 
-func TestWhileThePluginDoesNotAnswerARestartedKubeletAdmitsItsPods(t *testing.T) {
+func TestWhileThePluginDoesNotAnswerARestartedKubeletAdmitsOnlyItsPods(t *testing.T) {
 	r := newRig(t)
 	r.publisher.grace = 10 * time.Millisecond
-	r.publisher.timing.startup = forever
+	r.publisher.timing.startup = forever // during the whole test, kubelet may still have to report pods
 	r.start(3)
 	r.admit(pod("a", map[string]int{gold: 1}))
 	r.plugin.ready(offered(3), podOf("a", inGold("app", "1", allocated)))
 	r.awaitA()
 	r.plugin.away()
-	r.awaitGold(3, 1)
+	r.awaitGold(3, 1) // after the grace time, only the device of pod a is healthy
 	r.restartKubelet()
 	r.awaitGold(3, 1)
 	r.awaitPolls()
 	r.readmit("a")
 	if err := r.kubelet.Admit(context.Background(), pod("b", map[string]int{gold: 1})); err == nil {
-		t.Error("a pod was admitted while the plugin was away")
+		t.Error("a new pod was admitted while the plugin was away")
 	}
 }
 
@@ -156,8 +162,9 @@ func (r *rig) awaitA() {
 	r.until("a was listed", func() bool { return r.kubelet.Listed("default", "a") > 0 })
 }
 
-// TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast has two containers with class gold by annotation, for which two of the three
-// devices become unhealthy. The healthy one is that of the init container of pod a, which kubelet does not report.
+// TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast: kubelet has allocated one of three devices to the init container of pod a, but
+// does not report this device. Two other containers have class gold by annotation and have no device, so two devices become unhealthy.
+// The healthy one must be that of the init container.
 func TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast(t *testing.T) {
 	r := newRig(t)
 	r.start(3)
@@ -177,6 +184,7 @@ func TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast(t *testing.T) {
 		t.Errorf("the healthy devices are %v, want that of the init container, %v", got, want)
 	}
 
+	// A restarted kubelet admits the pod again only if its device is healthy.
 	r.restartKubelet()
 	r.awaitGold(3, 1)
 	r.readmit("a")
@@ -184,10 +192,10 @@ func TestTheDeviceOfAnEndedInitContainerBecomesUnhealthyLast(t *testing.T) {
 
 // TestARenamedClassIsPublishedOnce renames the class old to gold. Until old is empty, both have the extended resource.
 func TestARenamedClassIsPublishedOnce(t *testing.T) {
-	for name, at := range map[string]int{"the offered one first": 0, "the draining one first": 1} {
+	for name, at := range map[string]int{"gold first": 0, "old first": 1} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			both := offered(3)
+			both := offered(3) // old keeps the capacity 3, and gold has 2
 			classes := both.ContainerQosResources[0].Classes
 			classes[0].Name, classes[0].Draining = "old", true
 			classes = slices.Insert(classes, at, &qosv1alpha1.QOSResourceClassInfo{Name: "gold", Capacity: 2, ExtendedResource: gold})
@@ -197,7 +205,7 @@ func TestARenamedClassIsPublishedOnce(t *testing.T) {
 			inOld.QosResources[0].Class = "old"
 			r.plugin.ready(both, podOf("static", inOld))
 			r.run()
-			r.awaitGold(2, 1)
+			r.awaitGold(2, 1) // one device is unhealthy, because the container in old has no device
 			r.admit(pod("a", map[string]int{gold: 1}))
 			r.awaitPolls()
 			key := annotationKey(gold)
@@ -205,6 +213,7 @@ func TestARenamedClassIsPublishedOnce(t *testing.T) {
 				t.Errorf("Allocate answered with %q, want k8s.io/rdt=gold", got)
 			}
 
+			// If both classes were published, each would replace the devices of the other one, with a message at each poll.
 			if got := r.kubelet.Resource(gold); got.Registrations != 1 || got.Messages > 3 {
 				t.Errorf("kubelet was notified repeatedly: %+v", got)
 			}

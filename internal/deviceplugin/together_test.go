@@ -86,8 +86,9 @@ func (f *forgetful) Register(context.Context, *devicepluginv1beta1.RegisterReque
 	return &devicepluginv1beta1.Empty{}, nil
 }
 
-// TestARestartedKubeletNeedNotWaitForTheDevicesOfTheFormerOne ends a kubelet after it has accepted the registrations of all three classes.
-func TestARestartedKubeletNeedNotWaitForTheDevicesOfTheFormerOne(t *testing.T) {
+// TestAKubeletThatRestartsBeforeItAsksForDevicesGetsTheClassesSoon ends a kubelet that has accepted the registrations of all three classes,
+// but has not asked for their devices. The publisher waits for that up to watchTimeout. It must end this wait when the kubelet restarts.
+func TestAKubeletThatRestartsBeforeItAsksForDevicesGetsTheClassesSoon(t *testing.T) {
 	r, former, server := newRig(t), &forgetful{}, grpc.NewServer()
 	must.Do(t, os.MkdirAll(r.kubelet.PluginsDir(), 0o750))
 	listener := must.Get(net.Listen("unix", filepath.Join(r.kubelet.PluginsDir(), kubeletSocket)))(t)
