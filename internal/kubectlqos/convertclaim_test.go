@@ -94,6 +94,7 @@ spec:
           deviceClassName: rdt.gold
 `
 	got, _ := fileRun{files: map[string]string{"a.yaml": oneRDT, "b.yaml": oneRDT}, args: []string{"convert", "--claims", "DIR"}}.run(t)
+	// Both pods request the same class, so the template and the note are written only once.
 	pod, _, _ := strings.Cut(claims, "---\n")
 	wantAnswer(t, answer{0, claims + "---\n" + pod, "note: claims need a DeviceClass for each class; run: kubectl qos device-classes | kubectl apply -f -\n"}, got)
 }

@@ -41,8 +41,9 @@ func TestANodeWhoseLastReportIsOldIsUnknown(t *testing.T) {
 	}
 }
 
-func TestTopCountsNoFreeSlotsOfNodesThatDoNotReport(t *testing.T) {
+func TestTopCountsNoFreeSlotsOfNodesWhoseNumbersAreOutdated(t *testing.T) {
 	r := newRig(t, "nodes.yaml")
+	// A report is valid for ten minutes, so only that of node-1 is too old. The plugin of node-2 is not ready.
 	r.reportedAt(t, "node-1", elevenMinutesAgo, "node-2", tenMinutesAgo)
 	wantAnswer(t, answer{Out: `
 RESOURCE                         CLASS    NODES   IN-USE   CAPACITY   FREE   HELD
@@ -67,6 +68,7 @@ func TestAWatchShowsThatANodeDoesNotReportAnyMore(t *testing.T) {
 		r.reportedAt(t, "n1", time.Now().Format(time.RFC3339))
 		out, _ := r.watching(t, []string{"nodes", "-w"}, func(out, _ *watched) {
 			out.await(t, "n1     True ")
+			// A report is valid for ten minutes. Its age is rounded down to ten minutes, so the row does not change each minute.
 			time.Sleep(15 * time.Minute) //nolint:forbidigo // the clock of synctest advances at once
 			out.await(t, "n1     Unknown (last report 10m ago) ")
 		})

@@ -183,7 +183,8 @@ func TestAListOfNodesContinuesAfterItHasExpired(t *testing.T) {
 }
 
 func TestAResponseThatEndsEarlyIsAnErrorOfOneLine(t *testing.T) {
-	for _, cut := range []int{1, 2, 100, 1 << 20} { // after the list, after a node, inside of a node, and before the first byte
+	// With so many bytes missing, the response ends after the list, after a node, inside of a node, and before the first byte.
+	for _, cut := range []int{1, 2, 100, 1 << 20} {
 		m := &manyNodes{number: 3, cut: cut}
 		wantAnswer(t, answer{Code: 1, Errors: "Error: the response of the API server ended early: unexpected EOF; try again\n"}, m.run(t, "top"))
 	}

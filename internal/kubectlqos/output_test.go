@@ -43,7 +43,7 @@ func TestTextsOfUsersCannotControlTheTerminal(t *testing.T) {
 		"set web -c main rdt=gold", "set web -c nosuch rdt=gold", "set web --pod rdt=gold", "set web -c main rdt=" + escapes,
 		"pods " + escapes, "nodes " + escapes,
 	} {
-		got := r.run(t, strings.SplitN(command, " ", 6)...)
+		got := r.run(t, strings.Split(command, " ")...) // not Fields, which would split escapes, too
 		for _, text := range []string{got.Out, got.Errors} {
 			if at := strings.IndexFunc(text, func(c rune) bool { return c != '\n' && unicode.IsControl(c) }); at >= 0 {
 				t.Errorf("%q prints %q", command, text[at:min(at+50, len(text))])
@@ -52,8 +52,7 @@ func TestTextsOfUsersCannotControlTheTerminal(t *testing.T) {
 	}
 }
 
-// TestJSONAndYAMLHaveControlCharactersEscaped: a program that reads the output gets the texts unchanged.
-func TestJSONAndYAMLHaveControlCharactersEscaped(t *testing.T) {
+func TestAProgramThatDecodesJSONOrYAMLGetsTheControlCharacters(t *testing.T) {
 	r := newEscapesRig(t)
 	for _, format := range []string{"json", "yaml"} {
 		got := r.run(t, "pods", "-o", format)

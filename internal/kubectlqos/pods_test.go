@@ -268,7 +268,8 @@ func TestPodsShowRequestedAndEffectiveClassesAndTheReason(t *testing.T) {
 	}
 }
 
-func TestDocumentsOfPodsDistinguishTheSystemDefaultFromNone(t *testing.T) {
+// TestDocumentsOfPodsShowTheSystemDefaultAsEmptyText: null would mean that the class is none or unknown.
+func TestDocumentsOfPodsShowTheSystemDefaultAsEmptyText(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	r.put(t, aPod("p").on("n1").asks("rdt=").running().Pod)
 
@@ -288,6 +289,8 @@ func TestDocumentsOfPodsDistinguishTheSystemDefaultFromNone(t *testing.T) {
 	}
 }
 
+// TestSeveralPodsCanBeNamed: the rows are sorted, and a pod that is named twice has one row. A missing pod is an error. The completion
+// omits pods that are already named.
 func TestSeveralPodsCanBeNamed(t *testing.T) {
 	r := newRig(t, "plain.yaml")
 	for _, name := range []string{"a", "b", "c"} {

@@ -30,8 +30,9 @@ func (r *setRig) cutsOff(fake *clienttesting.Fake, resource string, after time.D
 // waiting is what the command reports while it waits.
 const waiting = "Waiting up to 30s for node n1 to change the class\n"
 
-// TestSetReportsTheLastKnownResultAtItsTimeout has a timeout of 30 s. From 29.2 s on, each request takes a second before
-// it fails, so the timeout passes during a request.
+// TestSetReportsTheLastKnownResultAtItsTimeout has a timeout of 30 s. From 29.2 s on, each read of the pod, or of its node, takes a second
+// before it fails, so the timeout passes during a read. Then the command restores the annotation, for which it must read the pod again. If
+// the last read that ended in time has failed, or none has ended in time, the result is unknown, and the annotation stays.
 func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 	const set = `Error: pod/p container main: annotation container.qos.noderesource.dev/main: "rdt=gold" -> "rdt=silver"; `
 	const nothing = waiting + `Error: pod/p container main: no change was reported within 30s; see the log of qos-kubelet-shim on n1; the annotation container.qos.noderesource.dev/main `
@@ -43,6 +44,7 @@ func TestSetReportsTheLastKnownResultAtItsTimeout(t *testing.T) {
 		{"while the command reads the pod", func(r *setRig) { r.cutsOff(&r.core.Fake, "pods", 29200*time.Millisecond) },
 			nothing + "could not be restored, and still requests the change: client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline\n"},
 		{"while the command reads the node", func(r *setRig) { r.cutsOff(&r.objects.Fake, "nodeqosresources", 29200*time.Millisecond) }, nothing + `is "rdt=gold" again` + "\n"},
+		// the first read after the change takes the whole timeout
 		{"before the pod was read once", func(r *setRig) {
 			r.core.PrependReactor("patch", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 				r.core.PrependReactor("get", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -171,6 +171,7 @@ func TestUsageOfANodeIsTheSumOfItsClasses(t *testing.T) {
 
 	got := r.run(t, "top", "usage", "--once", "--by-node", "--containers", "--sort-by=cache")
 	got.Errors = "" // the notes of node-2
+	// On node-1, the system default has 1 MiB and 30 MiB/s, and class gold has 12 MiB and 600 MiB/s. Containers are not added up.
 	wantAnswer(t, answer{Out: `
 NODE     RESOURCE         PART   READ/s
 node-1   k8s.io/blockio   sda    4.0Mi
