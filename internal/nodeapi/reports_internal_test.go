@@ -60,6 +60,7 @@ func TestAReportHasEachFieldOfItsMessage(t *testing.T) {
 	}{
 		{blame, &reports.Blame{}},
 		{recommendations, &reports.Recommendations{}},
+		// a recommendation in which no field is set
 		{&qosv1alpha1.RecommendResponse{Recommendations: []*qosv1alpha1.ClassRecommendation{{}}}, &reports.Recommendations{}},
 	} {
 		data, err := protojson.Marshal(test.want)

@@ -44,7 +44,7 @@ func (p *plugin) set(_ context.Context, claims *qosv1alpha1.SetVolumeClaimsReque
 
 func (p *plugin) follow(o *nodeobject.Options) { o.SetClaims = p.set }
 
-// withGold starts a publisher for a plugin in the given state, and then writes a spec with a volume of class gold.
+// withGold starts a publisher for a plugin in the given state, and then writes generation 2 of the spec, with a volume of class gold.
 func (p *plugin) withGold(t *testing.T, state nodecache.State) *rig {
 	t.Helper()
 	r := start(t, serve(t, "uid-1"), state, p.follow)
@@ -117,6 +117,11 @@ func notEnforced(class, reason, message string) nodeqosv1alpha1.VolumeStatus {
 	}
 }
 
+// notYetInForce is the status of a volume whose limits are not in force, if no other reason is known.
+func notYetInForce(class string) nodeqosv1alpha1.VolumeStatus {
+	return notEnforced(class, "NotRunning", "the container does not run")
+}
+
 func TestThePluginGetsTheSpecAfterEachChangeAndEachRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &plugin{}
@@ -135,12 +140,13 @@ func TestThePluginGetsTheSpecAfterEachChangeAndEachRestart(t *testing.T) {
 			t.Errorf("the plugin got (-want +got):\n%s", diff)
 		}
 
-		r.expectVolume(t, notEnforced("gold", "NotRunning", "the container does not run"), 2)
+		r.expectVolume(t, notYetInForce("gold"), 2)
 
+		// The plugin restarts, which its new start time shows. Now the limits are in force.
 		r.plugin.Set(withClaim("gold", "253:3"))
 		bubble.Pass(time.Minute)
 		r.expectVolume(t, inForce("gold"), 2)
-		if got := p.take(); len(got) != 1 { // this state has another start time, as after a restart of the plugin
+		if got := p.take(); len(got) != 1 {
 			t.Errorf("after a restart the plugin got %v, want the spec once", got)
 		}
 
@@ -197,7 +203,8 @@ func TestAVolumeIsReportedInForceOnlyWithTheClassOfTheSpec(t *testing.T) {
 
 		p.fail(nil)
 		bubble.Pass(5 * time.Minute)
-		r.expectVolume(t, notEnforced("silver", "NotRunning", "the container does not run"), 3)
+		// The plugin has accepted the spec, but its state still has class gold.
+		r.expectVolume(t, notYetInForce("silver"), 3)
 	})
 }
 
@@ -224,13 +231,15 @@ func TestAVolumeIsNotInForceBeforeThePluginGotTheNewLimits(t *testing.T) {
 			}
 		}
 
-		r.expectVolume(t, notEnforced("gold", "NotRunning", "the container does not run"), 3)
+		r.expectVolume(t, notYetInForce("gold"), 3)
 	})
 }
 
 func TestTheStateOfAVolumeIsReported(t *testing.T) {
-	limited, invalid := inForce("gold"), notEnforced("gold", "InvalidClass", `VolumeAttributesClass "lead" does not exist; the volume has the limits of class "gold"`)
-	limited.Message, invalid.Device = "another program has set lower limits on 253:3 rbps=100", "253:3"
+	limited := inForce("gold")
+	limited.Message = "another program has set lower limits on 253:3 rbps=100"
+	invalid := notEnforced("gold", "InvalidClass", `VolumeAttributesClass "lead" does not exist; the volume has the limits of class "gold"`)
+	invalid.Device = "253:3" // the limits of gold stay in force
 	for _, test := range []struct {
 		name    string
 		change  func(*nodecache.State)
@@ -273,7 +282,7 @@ func TestTheStateOfAVolumeIsReported(t *testing.T) {
 					return o
 				})
 				bubble.Pass(time.Hour)
-				r.expectVolume(t, test.want, 2)
+				r.expectVolume(t, test.want, 2) // the generation that withGold has written
 				if got := p.take(); len(got) != 1 {
 					t.Errorf("the plugin got the same spec %d times, want once", len(got))
 				}

@@ -131,7 +131,7 @@ func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 		},
 		"a plugin that stays away is published once, with its classes as they were, and so is its return": func(t *testing.T) {
 			r := settled(t)
-			away := ready(2)
+			away := ready(2) // at the moment when the plugin goes away, the class has 2 assignments instead of 0
 			away.Latest, away.NotReadySince, away.Problem = nil, time.Now(), "does not answer"
 			began := away.NotReadySince
 			r.plugin.Set(away)
@@ -140,7 +140,7 @@ func TestPublisherWritesNothingForARestartWithoutChanges(t *testing.T) {
 			if got := r.ready(t); got.Status != metav1.ConditionFalse || got.Message != "does not answer" || got.LastTransitionTime.Unix() != began.Unix() {
 				t.Errorf("the condition is %+v, want one that is false since %v", got, began)
 			}
-			// The usage changed during the grace period, so it is published by a write of its own.
+			// The first write has the 2 assignments. The second one, after the grace period, has the condition.
 			if got := r.writes(); got != 2 {
 				t.Errorf("%d writes, want 2", got)
 			}

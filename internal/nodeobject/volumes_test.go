@@ -43,8 +43,8 @@ func TestLowerLimitsOfAVolumeAreForeignSettings(t *testing.T) {
 	}
 }
 
-// TestAVolumeIsListedAsAHolderWithItsDevice: after a restart, the plugin does not know since when the limits are in
-// force, and the published time stays. On another device, it does not.
+// TestAVolumeIsListedAsAHolderWithItsDevice: after a restart, the plugin does not know since when the limits are in force. The published
+// time stays, unless the volume is now on another device.
 func TestAVolumeIsListedAsAHolderWithItsDevice(t *testing.T) {
 	eight := metav1.NewTime(at(8, 0, 0))
 	want := nodeqosv1alpha1.Holder{Namespace: "a", Pod: "db", Container: "main", Volume: "/data", Device: "253:3", Since: &eight}
