@@ -27,7 +27,7 @@ type Server struct {
 // New makes a server that is up.
 func New() *Server {
 	s := &Server{}
-	s.Set(false)
+	s.SetDown(false)
 	return s
 }
 
@@ -55,8 +55,8 @@ func (s *Server) Watch() (watch.Interface, error) {
 	return w, nil
 }
 
-// Set takes the server down or brings it back, and resets the counts. All watches end when the server goes down.
-func (s *Server) Set(down bool) {
+// SetDown takes the server down or brings it back, and resets the counts. All watches end when the server goes down.
+func (s *Server) SetDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down, s.since, s.bySecond, s.byVerb = down, time.Now(), map[int]int{}, map[string]int{}
