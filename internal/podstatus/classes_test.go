@@ -54,10 +54,12 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 		r.wantWrites("at first", applied)
 		r.wantClasses("at first", "web", goldInPod)
 		r.wantClasses("without a class", "plain", "")
+		// A write leaves other annotations of the pod as they are.
 		if other := r.pod("web").Annotations["other"]; other != "kept out" {
 			t.Errorf("another annotation of the pod is %q", other)
 		}
 
+		// The condition and the annotation are still correct, so a restarted publisher writes nothing.
 		r.stop()
 		r.start(both())
 		r.wantWrites("after a restart")
@@ -185,6 +187,7 @@ func TestTheAnnotationIsRemovedIfItsChangeIsRefused(t *testing.T) {
 		limited("another program")
 		bubble.Pass(time.Hour)
 		r.wantClasses("after a refused change", "web", "")
+		// The first request is refused. The second one has no annotation, and so removes the old one.
 		r.wantWrites("after a refused change", applied, applied)
 	})
 }

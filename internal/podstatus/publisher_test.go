@@ -32,6 +32,8 @@ import (
 
 const applied = "patch pods/status"
 
+// TestAConditionIsWrittenOncePerChange also checks that a change has an Event, that a pod with only system defaults has no condition, and
+// that a restart writes nothing.
 func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := cluster(t, pod("web"), pod("plain"))
@@ -67,7 +69,7 @@ func TestAConditionIsWrittenOncePerChange(t *testing.T) {
 		}
 		r.wantEvents("after the same change again", "Normal QOSClassChanged x1 web: main: k8s.io/rdt silver -> gold",
 			"Normal QOSClassChanged x2 web: main: k8s.io/rdt gold -> silver")
-		r.writes()
+		r.forgetWrites()
 		r.stop()
 		r.start(both())
 		r.wantWrites("after a restart")
@@ -121,11 +123,12 @@ func TestARefusalIsOneEventWithARisingCount(t *testing.T) {
 			bubble.Pass(10 * time.Second)
 		}
 
-		r.wantEvents("within minutes", "Warning QOSClassRefused x1 web: class gold is full (try 1)")
+		// An event is written again after 5 minutes at the earliest.
+		r.wantEvents("within 5 minutes", "Warning QOSClassRefused x1 web: class gold is full (try 1)")
 		bubble.Pass(5 * time.Minute)
-		r.wantEvents("after minutes", "Warning QOSClassRefused x6 web: class gold is full (try 6)")
+		r.wantEvents("after 5 minutes", "Warning QOSClassRefused x6 web: class gold is full (try 6)")
 		r.stop()
-		r.writes()
+		r.forgetWrites()
 		r.start(both())
 		r.wantWrites("after a restart")
 		r.wantEvents("after a restart", "Warning QOSClassRefused x6 web: class gold is full (try 6)")
@@ -328,7 +331,6 @@ func TestAChangedAnnotationIsFollowedAndPublished(t *testing.T) {
 
 		r.start(follow)
 		defer r.stop()
-		r.writes()
 		r.annotate("web", "rdt=silver")
 		bubble.Pass(time.Minute)
 		r.wantCondition("while silver is full", "web", "False ChangeRefused: class silver is full; in effect: main: k8s.io/rdt gold (container)")

@@ -127,6 +127,9 @@ func (r *rig) writes() []string {
 	return list
 }
 
+// forgetWrites makes writes and wantWrites ignore the write requests so far.
+func (r *rig) forgetWrites() { r.client.ClearActions() }
+
 func (r *rig) wantWrites(when string, want ...string) {
 	r.t.Helper()
 	if got := r.writes(); !slices.Equal(got, want) {
