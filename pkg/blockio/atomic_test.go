@@ -18,16 +18,17 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
+// everything has classes that set all kinds of values. red is for sda and sdb, and blue is for sda.
 const everything = `
 Classes:
-  before:
+  red:
   - Weight: 300
   - Devices: [/dev/sda, /dev/sdb]
     ThrottleReadBps: 1M
     ThrottleWriteIOPS: 50
     Weight: 500
     Latency: 5ms
-  after:
+  blue:
   - Weight: 200
   - Devices: [/dev/sda]
     ThrottleReadBps: 10M
@@ -78,10 +79,10 @@ func TestAnyFailingWriteLeavesTheCgroupAsItWas(t *testing.T) {
 		for writes := range 100 {
 			m, dir := machine()
 			f := newFixture(t, m, classes.ContainerScope).apply(everything)
-			f.enforce(container(), "", "before")
+			f.enforce(container(), "", "red")
 			before := f.state(dir)
 			f.machine.Inject(simcgroup.Fault{Op: "write", Skip: writes, Err: syscall.EIO})
-			err := f.backend.Enforce(t.Context(), container(), "before", "after")
+			err := f.backend.Enforce(t.Context(), container(), "red", "blue")
 			if err == nil {
 				if writes == 0 {
 					t.Errorf("%s: nothing was written", name)

@@ -50,7 +50,7 @@ func TestAnEnforcedClassIsObserved(t *testing.T) {
 	for name, machine := range map[string]*simcgroup.Machine{"v2": simcgroup.New(), "v1": simcgroup.NewLegacy()} {
 		f := newFixture(t, bfqOnAll(machine), classes.ContainerScope).apply(everything)
 		from := ""
-		for _, class := range []string{"before", "after", "", "after", "before"} {
+		for _, class := range []string{"red", "blue", "", "blue", "red"} {
 			f.enforce(container(), from, class)
 			got, err := f.backend.Observe(t.Context(), container(), "")
 			if want := (classes.Observation{Class: class, Known: true}); err != nil || got != want {
@@ -82,8 +82,9 @@ func TestValuesOfAnotherProgramAreReportedForAContainerWithoutAClass(t *testing.
 	}
 }
 
-// TestWeightsThatNoClassSetsAreReadOnlyForContainersWithoutAClass uses a weight file that cannot be read.
-func TestWeightsThatNoClassSetsAreReadOnlyForContainersWithoutAClass(t *testing.T) {
+// TestWeightsThatNoClassSetsAreNotReadForAContainerWithAClass makes the weight file unreadable. So Observe fails only for a container
+// without a class, for which it also reports the weights of other programs.
+func TestWeightsThatNoClassSetsAreNotReadForAContainerWithAClass(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(throttling)
 	f.machine.Inject(simcgroup.Fault{Op: "read", File: string(iocgroup.IOBFQWeight), Err: syscall.EIO, Lasting: true})
 	f.enforce(container(), "", "slow")

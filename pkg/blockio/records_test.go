@@ -25,11 +25,11 @@ func process(t *testing.T, m *simcgroup.Machine, scope classes.Scope, section st
 	return newFixtureOn(t, m, m, scope, saved).apply(section)
 }
 
-// reloaded is the configuration `everything` with other values and disks.
+// reloaded has the classes of `everything` with other values and disks.
 const reloaded = `
 Classes:
-  before: [{Devices: [/dev/sda], ThrottleReadBps: 3M}]
-  after: [{Devices: [/dev/sdb], ThrottleWriteBps: 4M, Weight: 70}]
+  red: [{Devices: [/dev/sda], ThrottleReadBps: 3M}]
+  blue: [{Devices: [/dev/sdb], ThrottleWriteBps: 4M, Weight: 70}]
 `
 
 // TestAKillAtAnyWriteLeavesNothingOfTheFormerClass kills the plugin before each write of a change, also before the first and after the
@@ -41,7 +41,7 @@ func TestAKillAtAnyWriteLeavesNothingOfTheFormerClass(t *testing.T) {
 			file: "blkio.throttle.read_bps_device", foreign: "253:0 1000000"},
 		{machine: simcgroup.New, target: pod(), scope: classes.PodScope, dir: path.Dir(v2Dir), file: "io.max", foreign: "253:0 rbps=1000000"},
 	} {
-		for _, test.to = range []string{"after", ""} {
+		for _, test.to = range []string{"blue", ""} {
 			for _, test.section = range []string{everything, reloaded} {
 				writes := 0
 				for test.killAfter(t, writes) {
@@ -69,9 +69,9 @@ func (k kill) killAfter(t *testing.T, writes int) (more bool) {
 	t.Helper()
 	m, saved, left := k.newMachine(t), iotest.NewMemory(), -1
 	f := newFixtureOn(t, iotest.Mortal{Machine: m, Left: &left}, m, k.scope, saved).apply(everything)
-	f.enforce(k.target, "", "before")
+	f.enforce(k.target, "", "red")
 	left = writes
-	alive := iotest.Survives(func() { f.enforce(k.target, "before", k.to) })
+	alive := iotest.Survives(func() { f.enforce(k.target, "red", k.to) })
 
 	next := process(t, m, k.scope, k.section, saved)
 	seen, err := next.backend.Observe(t.Context(), k.target, k.to)
@@ -112,8 +112,8 @@ func TestTheLimitsOfAnotherProgramAreNotTakenForThoseOfAClass(t *testing.T) {
 	f.want(file, slowLine+"\n")
 }
 
-// TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass loses the checkpoint. Later, the same values are
-// those of another program.
+// TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass loses the checkpoint. Later, another program
+// sets values of this class.
 func TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass(t *testing.T) {
 	for _, scope := range []classes.Scope{classes.PodScope, classes.ContainerScope} {
 		m := bfqOnAll(simcgroup.New())
@@ -121,38 +121,37 @@ func TestWithoutACheckpointAContainerWithTheValuesOfAClassIsInTheClass(t *testin
 		if scope == classes.ContainerScope {
 			target, dir = container(), v2Dir
 		}
-		process(t, m, scope, everything, iotest.NewMemory()).enforce(target, "", "before")
+		process(t, m, scope, everything, iotest.NewMemory()).enforce(target, "", "red")
 
 		next := process(t, m, scope, everything, &iotest.Memory{})
-		next.wantObserved(target, "", "before")
-		next.enforce(target, "before", "")
+		next.wantObserved(target, "", "red")
+		next.enforce(target, "red", "")
 		next.want(dir+"/io.max", "")
 		next.want(dir+"/io.bfq.weight", "default 100\n")
 
-		if err := m.WriteFile(dir+"/io.max", []byte("8:0 rbps=1000000 wiops=50")); err != nil { // a value of the class "before"
-			t.Fatal(err)
-		}
-		next.wantObserved(target, "", "") // the cgroup was looked at before, so this value is of another program
+		// These are limits of class red. But the plugin has already looked at this cgroup, so it knows that they are of another program.
+		must(t, m.WriteFile(dir+"/io.max", []byte("8:0 rbps=1000000 wiops=50")))
+		next.wantObserved(target, "", "")
 		next.enforce(target, "", "")
 		next.want(dir+"/io.max", "8:0 rbps=1000000 wbps=max riops=max wiops=50\n")
 	}
 }
 
-// TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues kills the plugin before, during and after an update by the
-// runtime. Then the class files change.
+// TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues changes the class of a container from blue to red. The plugin is killed when the
+// runtime has written nothing of class red, only its limits, or everything. Then the class files change.
 func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 	for _, written := range []string{"nothing", "limits", "everything"} {
 		m, saved := bfqOnAll(simcgroup.New()), iotest.NewMemory()
 		f := process(t, m, classes.ContainerScope, everything, saved)
-		f.runtime("", "after")
-		created, err := f.backend.Adjust(container(), "", "after")
+		f.runtime("", "blue")
+		created, err := f.backend.Adjust(container(), "", "blue")
 		must(t, err)
-		f.enforce(container(), "after", "after")
+		f.enforce(container(), "blue", "blue")
 
-		// the update to the class before, which ends at one of three moments
-		update, err := f.backend.Adjust(container(), "after", "before")
+		// the plugin allows the change to class red, and the runtime writes a part of the values
+		update, err := f.backend.Adjust(container(), "blue", "red")
 		must(t, err)
-		f.backend.Record(container(), "before")
+		f.backend.Record(container(), "red")
 		files := update.Unified()
 		switch written {
 		case "nothing":
@@ -162,12 +161,12 @@ func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 		}
 		must(t, m.SetUnified(groupPath, files))
 
-		// the class before has another limit now, and no weights
+		// class red has another limit now, and no weights
 		next := process(t, m, classes.ContainerScope,
-			"Classes: {before: [{Devices: [/dev/sda], ThrottleReadBps: 3M}], after: []}", saved)
-		next.backend.IsStale(container(), "before", created.Unified()) // the runtime has not stored the update
-		next.runtime("after", "before")
-		next.enforce(container(), "before", "before")
+			"Classes: {red: [{Devices: [/dev/sda], ThrottleReadBps: 3M}], blue: []}", saved)
+		next.backend.IsStale(container(), "red", created.Unified()) // the runtime has not stored the update
+		next.runtime("blue", "red")
+		next.enforce(container(), "red", "red")
 		next.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
 		next.want(v2Dir+"/io.bfq.weight", "default 100\n")
 	}
@@ -177,11 +176,12 @@ func TestAnUpdateOfTheRuntimeDuringACrashLeavesNoFormerValues(t *testing.T) {
 // container.
 func TestAContainerWhoseClassChangesBeforeItsStartHasTheNewValues(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
-	f.runtime("", "before")
+	f.runtime("", "red")
 	f.apply(reloaded)
 	target := container()
 	target.Starting = true
-	f.enforce(target, "before", "before")
+	f.enforce(target, "red", "red")
+	// In `reloaded`, class red only limits the reads of sda. So the weight is the kernel's initial one.
 	f.want(v2Dir+"/io.max", "8:0 rbps=3000000 wbps=max riops=max wiops=max\n")
 	f.want(v2Dir+"/io.bfq.weight", "default 100\n")
 }

@@ -18,7 +18,7 @@ func TestStoredValuesAreStaleExceptForTheirOwnClass(t *testing.T) {
 	for name, machine := range map[string]*simcgroup.Machine{"v2 without weights": disks(simcgroup.New()), "v2 with bfq": bfqOnAll(simcgroup.New())} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, machine, classes.ContainerScope).apply(everything)
-			all := []string{"", "before", "after"}
+			all := []string{"", "red", "blue"}
 			for _, from := range all {
 				for _, to := range all {
 					stored, err := f.backend.Adjust(classes.Holder{}, from, to)

@@ -16,8 +16,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestWeightsAreConvertedToTheUnitsOfTheirFile: the weights of classes have the range of bfq, 10 to 1000. In io.weight, which has
-// the range 1 to 10000, the lowest weight is the lowest one, and the highest the highest.
+// TestWeightsAreConvertedToTheUnitsOfTheirFile: the weights of classes have the range of bfq, 10 to 1000. Only io.weight has another
+// range, 1 to 10000. There, 10 becomes 1, and each further unit of a class adds 9999/990, so 1000 becomes 10000. The result is rounded down.
 func TestWeightsAreConvertedToTheUnitsOfTheirFile(t *testing.T) {
 	for _, test := range []struct {
 		file   iocgroup.File
@@ -34,6 +34,8 @@ func TestWeightsAreConvertedToTheUnitsOfTheirFile(t *testing.T) {
 	}
 }
 
+// weighing has a class with a weight for all disks, and one with a weight for sda only. Their weights have the range of bfq, 10 to 1000.
+// In io.weight, the weight 400 becomes 1+(400-10)*9999/990 = 3940, and 50 becomes 405.
 const weighing = `
 Classes:
   heavy:
@@ -68,7 +70,7 @@ func TestWeightsAreSetWhereTheKernelAcceptsThem(t *testing.T) {
 	for _, test := range []struct {
 		name       string
 		machine    *simcgroup.Machine
-		heavy, sda map[string]string // the values of these two classes, by file
+		heavy, sda map[string]string // the values of these two classes of `weighing`, by file
 		// degraded has the degraded classes. effective is true if weights are enabled on any disk.
 		degraded  []string
 		effective bool
@@ -129,14 +131,19 @@ func (f fixture) wantWeightStatus(degraded []string, effective bool) {
 
 func TestLeavingAClassRestoresTheInitialWeights(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
-	f.runtime("", "before")
+	// Class red has the weight 300, and 500 for sda and sdb.
+	f.runtime("", "red")
 	f.want(v2Dir+"/io.bfq.weight", "default 300\n8:0 500\n8:16 500\n")
-	f.runtime("before", "after")
-	f.enforce(container(), "before", "after")
+
+	// Class blue has the weight 200, and 50 for sda. In the range of io.weight, 200 is 1920.
+	f.runtime("red", "blue")
+	f.enforce(container(), "red", "blue")
 	f.want(v2Dir+"/io.bfq.weight", "default 200\n8:0 50\n")
 	f.want(v2Dir+"/io.weight", "default 1920\n")
-	f.runtime("after", "")
-	f.enforce(container(), "after", "")
+
+	// In both files, the kernel's initial weight is 100.
+	f.runtime("blue", "")
+	f.enforce(container(), "blue", "")
 	f.want(v2Dir+"/io.bfq.weight", "default 100\n")
 	f.want(v2Dir+"/io.weight", "default 100\n")
 }
@@ -165,7 +172,7 @@ func TestThereIsNoConditionAboutWhatNoClassSets(t *testing.T) {
 func TestTheErrorOfALostSchedulerNamesTheDevice(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(everything)
 	must(t, f.machine.WriteFile("/sys/block/sda/queue/scheduler", []byte("none")))
-	err := f.backend.Enforce(t.Context(), container(), "", "after")
+	err := f.backend.Enforce(t.Context(), container(), "", "blue")
 	if !errors.Is(err, syscall.EOPNOTSUPP) || !strings.Contains(err.Error(), "weights are no longer enabled on device 8:0 (sda)") {
 		t.Errorf("got %v", err)
 	}
@@ -193,11 +200,13 @@ func TestANewDefaultWeightKeepsTheWeightOfADisk(t *testing.T) {
 func TestUndoRestoresForeignWeightsOfDisks(t *testing.T) {
 	f := newFixture(t, bfqOnAll(simcgroup.New()), classes.ContainerScope).apply(sameForADisk)
 	f.enforce(container(), "", "three")
-	must(t, f.machine.WriteFile(v2Dir+"/io.bfq.weight", []byte("8:16 70")))
+	must(t, f.machine.WriteFile(v2Dir+"/io.bfq.weight", []byte("8:16 70"))) // by another program
+	// The plugin writes io.weight after io.max and io.bfq.weight. In the latter, the new default weight then has reset the weight of sdb.
 	f.machine.Inject(simcgroup.Fault{Op: "write", File: "io.weight", Err: syscall.EIO})
 	if err := f.backend.Enforce(t.Context(), container(), "three", "four"); !errors.Is(err, syscall.EIO) {
 		t.Fatalf("the error is %v, want syscall.EIO", err)
 	}
+	// as before: class three has the default weight 700, and no limit in io.max
 	f.want(v2Dir+"/io.bfq.weight", "default 700\n8:16 70\n")
 	f.want(v2Dir+"/io.max", "")
 }
