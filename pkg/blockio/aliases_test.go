@@ -30,6 +30,7 @@ func mounted(lines ...string) *simcgroup.Machine {
 func TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow(t *testing.T) {
 	m := mounted(fmt.Sprintf(layerOf, "/run/x", "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs"), fmt.Sprintf(volumeOf, someKubelet))
 	f := newFixture(t, m, classes.PodScope).apply(aliasSection)
+	// The class limits the reads of alias rootfs, which is always sda (8:0), and the writes of alias ephemeral.
 	f.enforce(pod(), "", "all")
 	const podMax = "/sys/fs/cgroup/kubepods/pod1/io.max"
 	f.want(podMax, "8:0 rbps=1000000 wbps=2000000 riops=max wiops=max\n")
@@ -49,8 +50,8 @@ func TestAnAliasLimitsTheDiskThatItsDirectoryIsOnNow(t *testing.T) {
 	}
 }
 
-// TestALongMountOfOnePodDoesNotMakeBlockIOUnavailable has a line of mountinfo of more than 80 kB.
-func TestALongMountOfOnePodDoesNotMakeBlockIOUnavailable(t *testing.T) {
+// TestALongLineOfMountinfoDoesNotMakeBlockIOUnavailable has a line of one pod with more than 80 kB.
+func TestALongLineOfMountinfoDoesNotMakeBlockIOUnavailable(t *testing.T) {
 	m := mounted()
 	m.AddFile("/var/lib/containerd", "") // the directory of the alias rootfs
 	f := newFixture(t, m, classes.ContainerScope).apply("Classes: {slow: [{Devices: [rootfs], ThrottleReadBps: 10M}]}")

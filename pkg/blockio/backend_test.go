@@ -145,7 +145,6 @@ func TestAdjust(t *testing.T) {
 		{"A change to the system default clears everything", "slow", "", simcgroup.New(), classes.ContainerScope,
 			map[string]string{iocgroup.IOMax: "8:0 rbps=max wbps=max riops=max wiops=max"}},
 		{"A class without effect sets nothing", "", "free", simcgroup.New(), classes.ContainerScope, nil},
-		{"Values that were not applied are not cleared", "free", "free", simcgroup.New(), classes.ContainerScope, nil},
 		{"Pods are not set by the runtime", "", "slow", simcgroup.New(), classes.PodScope, nil},
 		{"Cgroup v1 is not set by the runtime", "", "slow", simcgroup.NewLegacy(), classes.ContainerScope, nil},
 		{"A hybrid machine is not set by the runtime", "", "slow", simcgroup.NewHybrid(), classes.ContainerScope, nil},

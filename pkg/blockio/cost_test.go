@@ -27,9 +27,10 @@ measured: {time: "2026-11-28T15:00:00Z", writes: true}
 model: {rbps: 16Mi, rseqiops: 400, rrandiops: 300, wbps: 16000000, wseqiops: 200, wrandiops: 100}
 qos: {rpct: 95, rlat: 5000, wpct: 95.5, wlat: 10000, min: 60, max: 100}
 `
-	weighed    = "Classes: {heavy: [{Weight: 400}], sda: [{Devices: [/dev/sda], Weight: 50}]}\n"
-	modelOfSDA = "ctrl=user model=linear rbps=16777216 rseqiops=400 rrandiops=300 wbps=16000000 wseqiops=200 wrandiops=100\n"
-	qosOfSDA   = "enable=1 ctrl=user rpct=95.00 rlat=5000 wpct=95.50 wlat=10000 min=60.00 max=100.00\n"
+	weighed = "Classes: {heavy: [{Weight: 400}], sda: [{Devices: [/dev/sda], Weight: 50}]}\n"
+	// fileModel and fileQoS are the parameters of this file, as the kernel shows them.
+	fileModel = "ctrl=user model=linear rbps=16777216 rseqiops=400 rrandiops=300 wbps=16000000 wseqiops=200 wrandiops=100\n"
+	fileQoS   = "enable=1 ctrl=user rpct=95.00 rlat=5000 wpct=95.50 wlat=10000 min=60.00 max=100.00\n"
 
 	// chosenModel and chosenQoS are what the kernel has chosen for sda.
 	chosenModel = "ctrl=auto model=linear rbps=174019176 rseqiops=41708 rrandiops=370 wbps=178075866 wseqiops=42705 wrandiops=378\n"
@@ -38,6 +39,11 @@ qos: {rpct: 95, rlat: 5000, wpct: 95.5, wlat: 10000, min: 60, max: 100}
 	ownModel = "ctrl=user model=linear rbps=5 rseqiops=5 rrandiops=5 wbps=5 wseqiops=5 wrandiops=5\n"
 	ownQoS   = "enable=0 ctrl=user rpct=50.00 rlat=7 wpct=50.00 wlat=7 min=50.00 max=150.00\n"
 )
+
+// ofDisks returns the file `ofSDA` with another path. It has no model name, because only sda reports one.
+func ofDisks(path string) string {
+	return strings.NewReplacer("/dev/sda", path, "model: Fast SSD,", "").Replace(ofSDA)
+}
 
 // inline returns the classes `weighed` with the content of a file of calibrate-io.
 func inline(file string) string {
@@ -60,14 +66,14 @@ func write(t *testing.T, m *simcgroup.Machine, file, data string) {
 }
 
 // wantCosts checks the cost model and the QoS parameters of sda ("" if it has none), and that sdb has those of the administrator.
-func (f fixture) wantCosts(ofSDA, qosOfSDA string) {
+func (f fixture) wantCosts(model, qos string) {
 	f.t.Helper()
 	prefix := "8:0 "
-	if ofSDA == "" {
+	if model == "" {
 		prefix = ""
 	}
-	f.want(modelFile, prefix+ofSDA+"8:16 "+ownModel)
-	f.want(qosFile, prefix+qosOfSDA+"8:16 "+ownQoS)
+	f.want(modelFile, prefix+model+"8:16 "+ownModel)
+	f.want(qosFile, prefix+qos+"8:16 "+ownQoS)
 }
 
 // TestACostModelEnablesWeights has a class file that names the file of calibrate-io for sda. Only then can a class set the
@@ -84,8 +90,9 @@ func TestACostModelEnablesWeights(t *testing.T) {
 		})
 	must(t, err)
 	must(t, f.backend.Apply(t.Context(), config.Resources[0].Backend))
-	f.wantCosts(modelOfSDA, qosOfSDA)
+	f.wantCosts(fileModel, fileQoS)
 
+	// The weights of the classes are 400 and 50. In the range of io.weight, these are 3940 and 405.
 	want := map[string]map[string]string{
 		"heavy": {"io.bfq.weight": "default 400", "io.weight": "default 3940"}, "sda": {"io.weight": "8:0 405"}}
 	if diff := cmp.Diff(want, f.backend.Values()); diff != "" {
@@ -99,7 +106,7 @@ func TestACostModelThatAnotherProgramDisablesIsRepaired(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(ofSDA))
 	write(t, f.machine, qosFile, "8:0 enable=0")
 	f.wantDrift("the cost model of 8:0 (sda) was not in force")
-	f.wantCosts(modelOfSDA, qosOfSDA)
+	f.wantCosts(fileModel, fileQoS)
 }
 
 func TestAnUnchangedCostModelIsNotWrittenAgain(t *testing.T) {
@@ -114,20 +121,20 @@ func TestAnUnchangedCostModelIsNotWrittenAgain(t *testing.T) {
 
 func TestTheCostModelOfAnAdministratorIsRestoredWhenTheResourceIsRemoved(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope)
-	f.apply(inline(strings.NewReplacer("/dev/sda", "/dev/sdb", "model: Fast SSD,", "").Replace(ofSDA)))
-	f.want(modelFile, "8:16 "+modelOfSDA)
+	f.apply(inline(ofDisks("/dev/sdb"))) // the disk that the administrator has set up
+	f.want(modelFile, "8:16 "+fileModel)
 	must(t, f.backend.Withdraw(t.Context()))
 	f.want(modelFile, "8:16 "+ownModel)
 	f.want(qosFile, "8:16 "+ownQoS)
 }
 
-// TestACostModelThatAnAdministratorSetsLaterIsKept replaces the plugin's model, and then removes it from the
-// configuration. Only the QoS parameters are still the plugin's.
+// TestACostModelThatAnAdministratorSetsLaterIsKept lets an administrator replace the plugin's model of sda. Then the class files no longer
+// have a model. The plugin restores a model and its QoS parameters only together, so the QoS parameters that it has set stay, too.
 func TestACostModelThatAnAdministratorSetsLaterIsKept(t *testing.T) {
 	f := newFixture(t, costed(t), classes.ContainerScope).apply(inline(ofSDA))
 	write(t, f.machine, modelFile, "8:0 "+ownModel)
 	f.apply(weighed)
-	f.wantCosts(ownModel, qosOfSDA)
+	f.wantCosts(ownModel, fileQoS)
 }
 
 // TestARemovedCostModelIsDisabled: iocost is then disabled for sda, as before the plugin. The kernel lists the parameters that it
@@ -205,7 +212,8 @@ func TestAfterAnErrorEachCostModelIsAsBefore(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFixture(t, costed(t), classes.ContainerScope).apply(weighed)
 			f.machine.Inject(test.fault)
-			both := inline(strings.NewReplacer("/dev/sda", `"/dev/sd[ab]"`, "model: Fast SSD,", "").Replace(ofSDA))
+			// the file is now for sda and sdb
+			both := inline(ofDisks(`"/dev/sd[ab]"`))
 			if err := f.backend.Apply(t.Context(), f.parse(both)); err == nil {
 				t.Fatal("Apply reports no error")
 			}
@@ -226,7 +234,7 @@ func TestTheConditionSaysWhyACostModelIsNotApplied(t *testing.T) {
 		{"another disk has the path", other, ofSDA,
 			"the cost model for /dev/sda was measured on model Fast SSD, but sda (8:0) is model Slow HDD; measure it again with calibrate-io"},
 		{"no disk has the path", costed(t), strings.Replace(ofSDA, "/dev/sda", "/dev/sdz", 1), "the cost model for /dev/sdz matches no block device"},
-		{"the disk has no queue", costed(t), strings.NewReplacer("/dev/sda", "/dev/dm-0", "model: Fast SSD,", "").Replace(ofSDA),
+		{"the disk has no queue", costed(t), ofDisks("/dev/dm-0"),
 			"the cost model for /dev/dm-0 has no effect: dm-0 (253:0) has no request queue; name the disks below it"},
 		{"the kernel has no iocost", disks(simcgroup.New(simcgroup.WithoutIOCost())), ofSDA,
 			"the cost model for /dev/sda has no effect: this kernel has no iocost; boot a kernel with CONFIG_BLK_CGROUP_IOCOST"},

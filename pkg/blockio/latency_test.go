@@ -132,7 +132,7 @@ func TestAContainerThatLeavesAClassLosesItsLatency(t *testing.T) {
 			f.want(v2Dir+"/io.latency", "8:0 target=1500000\n")
 			change(f, "slower", "")
 			f.want(v2Dir+"/io.latency", "")
-			f.want(v2Dir+"/io.max", "")
+			f.want(v2Dir+"/io.max", "") // the limit of class both is gone, too
 		})
 	}
 }
@@ -186,6 +186,7 @@ func TestALatencyIsSetAsSoonAsACgroupShowsThatTheKernelHasIt(t *testing.T) {
 
 func TestAStoredLatencyOfAnotherClassIsStale(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(latencies)
+	// Class slower has a latency of 1.5 s (1500000 us) for sda (8:0). Class "", the system default, has none. The target 0 means no latency.
 	for _, test := range []struct {
 		class, stored string
 		want          bool
@@ -211,6 +212,7 @@ func TestAStoredLatencyOfADiskThatIsGoneIsReplaced(t *testing.T) {
 	if _, err := f.backend.Repair(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	// A runtime cannot forget a stored file. So it gets a text without effect, for the first disk that is left: loop0 (7:0).
 	adjustment, err := f.backend.Adjust(container(), "both", "")
 	if got := adjustment.Unified()["io.latency"]; err != nil || got != "7:0 target=0" {
 		t.Errorf("got %q, %v; want a text without effect for a disk that exists", got, err)

@@ -45,8 +45,11 @@ func TestADiskThatIsAddedIsThrottled(t *testing.T) {
 	if drift := f.wantDrift("disk 8:32 (sdc) is new"); drift.DevicesGone {
 		t.Error("DevicesGone is true, although no device is gone")
 	}
+
+	// Class slower limits each disk /dev/sd?, so it now limits sdc, too.
 	f.runtime("slower", "slower")
 	f.enforce(container(), "slower", "slower")
+	// the kernel lists the disk with the newest limits first
 	line := " rbps=1000000 wbps=max riops=100 wiops=max\n"
 	f.want(v2Dir+"/io.max", "8:32"+line+"8:16"+line+"8:0"+line)
 	f.wantObserved(container(), "slower", "slower")
@@ -70,7 +73,7 @@ func TestADiskThatIsRemovedIsDroppedFromClasses(t *testing.T) {
 // delete a stored io.max, Adjust replaces it with a text without effect, for a disk that exists (loop0).
 func TestAClassWhoseLastDiskIsRemovedIsDegradedUntilTheDiskReturns(t *testing.T) {
 	m := disks(simcgroup.New())
-	m.RemoveDisk("sdb")
+	m.RemoveDisk("sdb") // class slower has limits for sda and sdb, so sda is now its last disk
 	f := newFixture(t, m, classes.ContainerScope).apply(throttling)
 	f.runtime("", "slower")
 	f.machine.RemoveDisk("sda")
@@ -139,17 +142,18 @@ func TestOnlyAContainerWhoseProcessIsGoneIsReportedAsEnded(t *testing.T) {
 	}
 }
 
-// TestADiskThatNoClassLimitsIsIgnored removes and adds disks that the classes do not name.
+// TestADiskThatNoClassLimitsIsIgnored removes and adds disks. Class slower limits /dev/sd?. So dm-0 and nvme0n1 are in no class, and sdz
+// is in none after Withdraw.
 func TestADiskThatNoClassLimitsIsIgnored(t *testing.T) {
 	f := newFixture(t, disks(simcgroup.New()), classes.ContainerScope).apply(throttling)
-	f.runtime("", "slower")
+	f.runtime("", "slower") // the runtime stores the values of class slower
 	f.machine.RemoveDisk("dm-0")
 	if drift := f.wantNoDrift(); drift.DevicesGone {
 		t.Error("DevicesGone is true, although the runtime stores no values for the device")
 	}
 	f.machine.AddDisk("nvme0n1", 259, 0)
 	f.wantNoDrift()
-	must(t, f.backend.Withdraw(t.Context())) // no class is left, so a disk that slower would limit is ignored, too
+	must(t, f.backend.Withdraw(t.Context())) // no class is left
 	f.machine.AddDisk("sdz", 65, 144)
 	f.wantNoDrift()
 }
