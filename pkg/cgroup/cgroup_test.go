@@ -271,7 +271,8 @@ func TestARemovedDescendantHasNoThreads(t *testing.T) {
 	}
 }
 
-// TestALongLineOfAPodDoesNotHideTheCgroups uses the line of a subPath that a container has moved below 80 directories with long names.
+// TestALongLineOfAPodDoesNotHideTheCgroups has a line of more than 80 kB before the line of the cgroups. A container can make such a line:
+// it moves the directory of its subPath below 80 directories whose names have 255 blanks. The kernel shows each blank as \040.
 func TestALongLineOfAPodDoesNotHideTheCgroups(t *testing.T) {
 	m := simcgroup.New()
 	m.AddFile("/proc/1/mountinfo", "900 28 8:1 "+strings.Repeat("/"+strings.Repeat(`\040`, 255), 80)+
