@@ -84,7 +84,8 @@ func TestHigherLevelsOverrideLowerOnes(t *testing.T) {
 						request[r.ofContainer][r.key] = value
 					}
 					got, err := resolveMain(testCatalog(), request[false], request[true])
-					// The request for a container must agree with its allocation.
+					// Only ownKey, kepKey and betaKey are requests for this container, which must agree with its allocation.
+					// A request for the whole pod, or of the runtime (criKey), is only overridden.
 					if contradicts := high.key == ownKey && low.key == allocatedKey ||
 						high.key == allocatedKey && (low.key == kepKey || low.key == betaKey); contradicts {
 						if !errors.Is(err, ErrContradiction) {

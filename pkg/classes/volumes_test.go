@@ -132,6 +132,7 @@ func TestAResourceOfVolumesIsRequestedForVolumesOnly(t *testing.T) {
 		}
 	}
 
+	// A container without a request has no class of volumeIO. The catalog's only other resource is RDT.
 	if got, err := c.Resolve(Holder{Container: "main"}); err != nil || len(got) != 1 || got[0].Resource != RDTResource {
 		t.Errorf("a container gets the assignments %v and the error %v, want one of RDT", got, err)
 	}
