@@ -129,6 +129,7 @@ func TestValuesThatTheRuntimeStoresAreNotSaved(t *testing.T) {
 	r := newRecords(t, saved)
 	values := iocgroup.Values{sda: {10}}
 	r.Store(target, values, func(iocgroup.Setting) bool { return true })
+	// An observation finds the value in the cgroup. It counts as applied, but is not saved: the runtime returns it after a restart.
 	change := r.Get(target).Compare(values, values, func(iocgroup.Setting) bool { return true }, func(iocgroup.Setting) bool { return false })
 	change.Applied.Class = "slow"
 	r.Confirm(target, change.Applied)
@@ -155,7 +156,8 @@ func TestTheRecordOfAnObservedCgroupIsRemovedWithTheCgroup(t *testing.T) {
 	}
 }
 
-// TestRecordsOfCgroupsThatAreGoneAreRemoved has the record of a class whose values were never read from its cgroup.
+// TestRecordsOfCgroupsThatAreGoneAreRemoved has the record of a cgroup that was not read yet. Such a record is kept for keepTime,
+// because the runtime may still create the cgroup.
 func TestRecordsOfCgroupsThatAreGoneAreRemoved(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -207,6 +209,7 @@ func TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// All containers are assigned to class slow. The plugin has not enforced it yet for c3, whose record still has class fast.
 	var holdings []classes.Holding
 	for id, class := range map[string]string{"c1": "slow", "c2": "slow", "c3": "fast"} {
 		h := classes.Holder{ID: id, Container: "main", CgroupsPath: "/kubepods/" + id}
@@ -215,7 +218,7 @@ func TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite(t *testing.T) {
 	}
 	saved.saves = 0
 
-	after := iocgroup.Values{sda: {7}}
+	after := iocgroup.Values{sda: {7}} // the limit of class slow after the reload
 	valuesOf := func(string) (iocgroup.Values, error) { return after, nil }
 	r.ExpectAll(holdings, "io", valuesOf)
 	r.ExpectAll(holdings, "io", valuesOf) // the second time, there is nothing new to save
@@ -230,9 +233,9 @@ func TestAReloadSavesTheValuesOfAllCgroupsWithOneWrite(t *testing.T) {
 
 	killed := newRecords(t, saved.memory)
 	for _, h := range holdings {
-		want := []iocgroup.Value{{10}, {7}}
+		want := []iocgroup.Value{{10}, {7}} // the cgroup has one of these limits
 		if h.ID == "c3" {
-			want = want[:1] // it does not have the class yet
+			want = want[:1] // the reload concerns only cgroups that have class slow
 		}
 		if got := killed.Get(h.Holder).Values[sda]; !cmp.Equal(want, got) {
 			t.Errorf("%s may have %v, want %v", h.ID, got, want)

@@ -33,6 +33,9 @@ func with(m *simcgroup.Machine, name string) *simcgroup.Machine {
 	return m
 }
 
+// TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet: rootfs is for the runtime, and ephemeral is for the kubelet. The root filesystem is on
+// sda1. The device numbers 8:16, 253:0 and 7:0 are those of sdb, dm-0 and loop0. If no mount of a pod shows the directory, the usual one
+// counts.
 func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 	for _, test := range []struct {
 		name, alias string
@@ -61,9 +64,10 @@ func TestAliasesAreTheDisksOfTheRuntimeAndOfTheKubelet(t *testing.T) {
 			"loop0 (7:0)"},
 		{"a directory with a longer name is another one", "ephemeral",
 			mounted("40 28 8:16 / /var/lib/kube rw - ext4 /dev/sdb rw", fmt.Sprintf(volumeOf, someKubelet)), "sda (8:0)"},
-		{"btrfs, on two disks", "ephemeral",
+		{"btrfs on two disks, beside another btrfs", "ephemeral",
 			func() *simcgroup.Machine {
 				m := mounted("40 28 0:60 /sub /var/lib/kubelet rw - btrfs /dev/mapper/data rw,subvol=/sub", fmt.Sprintf(volumeOf, someKubelet))
+				// The source of the mount, dm-0, is a disk of the filesystem bb. So loop0, a disk of aa, does not count.
 				m.AddSymlink("/dev/mapper/data", "../dm-0")
 				m.AddSymlink("/sys/fs/btrfs/aa/devices/loop0", "../../../../devices/virtual/block/loop0")
 				m.AddSymlink("/sys/fs/btrfs/bb/devices/dm-0", "../../../../devices/virtual/block/dm-0")
