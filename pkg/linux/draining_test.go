@@ -31,6 +31,7 @@ func TestADrainingClassIsKnownUntilItsLastContainerEnds(t *testing.T) {
 			t.Errorf("known classes while class a is used: %v (-want +got):\n%s", used, diff)
 		}
 
+		// In class a, memory.low is not below memory.high. But the conditions are only about offered classes.
 		_, err := backend.Repair(t.Context())
 		must(t, err)
 		for _, condition := range backend.Status().Conditions {
