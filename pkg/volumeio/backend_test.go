@@ -95,7 +95,7 @@ func TestAVolumeThatCannotBeLimitedIsRefused(t *testing.T) {
 		{"no mount", "50 40 8:16 / /other rw - ext4 /dev/sdb rw", classes.ErrNoBlockDevice, "the container has no mount and no device at /data"},
 		{"a directory of the node's disk", "50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also contains the node's mount /"},
 		{"the node's root", "50 40 8:1 / /data rw - ext4 /dev/sda1 rw", classes.ErrSharedDisk, "disk sda (8:0) of /data also contains the node's mount /"},
-		{"another partition of the node's disk", "50 40 8:0 / /data rw - ext4 /dev/sda rw", classes.ErrSharedDisk, "also contains the node's mount /"},
+		{"the whole disk of the node's partition", "50 40 8:0 / /data rw - ext4 /dev/sda rw", classes.ErrSharedDisk, "also contains the node's mount /"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := newVolumes(t, withMounts(test.mount))
@@ -282,9 +282,11 @@ func TestTheDeviceOfAVolumeIsReportedWhileItIsLimited(t *testing.T) {
 	}
 }
 
+// TestAVolumeWhoseClassMayNotLimitSharedDisksDoesNotLimitOne mounts a directory of sda1, so the disk also has data outside of the volume.
+// Class any limits only rbps, to 1 MB/s. If the limits of silver counted, wbps would be 5000000.
 func TestAVolumeWhoseClassMayNotLimitSharedDisksDoesNotLimitOne(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:1 /srv /data rw - ext4 /dev/sda1 rw"))
-	v.hold(11, "/data", "silver") // silver may not limit shared disks, so its limits do not count
+	v.hold(11, "/data", "silver") // silver may not limit shared disks
 	v.mustStart(10, "/data", "any")
 	v.want(podMax, "8:0 rbps=1000000 wbps=max riops=max wiops=max\n")
 }
@@ -299,10 +301,10 @@ func TestAConfigurationThatIsNotAppliedChangesNoLimits(t *testing.T) {
 	v.want(podMax, "7:0 "+silverLimits)
 }
 
-func TestALongMountOfAPodDoesNotPreventTheStartOfAnotherPod(t *testing.T) {
+func TestALongLineOfMountinfoDoesNotPreventTheStartOfAnotherPod(t *testing.T) {
 	m := withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw")
 	v := newVolumes(t, m)
-	m.Mount(iotest.LongMount())
+	m.Mount(iotest.LongMount()) // of another pod, with a line of more than 80 kB
 	if err := v.start(10, "/data", "silver"); err != nil {
 		t.Errorf("the start of another pod's container: %.300v", err)
 	}

@@ -178,6 +178,8 @@ func TestARoundOfTheReconcilerReadsTheMountsOfTheNodeOnce(t *testing.T) {
 	}
 }
 
+// TestAContainerThatStartsDuringARoundIsFoundInNewMounts: in a round, the backend reads the mounts of the node only once. For a container
+// that is starting, it reads them again, because the kubelet may have mounted the volume after that.
 func TestAContainerThatStartsDuringARoundIsFoundInNewMounts(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 	defer v.volume.(classes.RoundObserver).BeginRound()()

@@ -107,11 +107,14 @@ func TestRepairDoesNotWaitForAWriteThatHangsInTheKernel(t *testing.T) {
 	v.mustStart(10, "/data", "silver")
 	v.release(classes.VolumeID("c10", "/data"))
 
+	// A write to the cgroup of another pod hangs. This cgroup does not share its lock with the cgroup of pod 1.
 	h := v.addIn(otherLock(v), 11, "/data", "silver")
 	host.file = "/sys/fs/cgroup" + h.CgroupsPath + "/io.max"
 	done := make(chan error, 1)
 	go func() { done <- v.volume.Enforce(t.Context(), h, "silver", "silver") }()
 	<-host.reached
+
+	// Meanwhile, Repair removes the limits of the released volume of pod 1.
 	v.repair()
 	v.want(podMax, "")
 	close(host.released)

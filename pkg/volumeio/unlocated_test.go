@@ -12,10 +12,12 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/test/iotest"
 )
 
-// TestLimitsOfOtherVolumesAreRemovedAlthoughOneVolumeWasNeverFound uses a hostPath volume of a container without a PID,
-// as CRI-O before 1.36 lists all containers.
+// TestLimitsOfOtherVolumesAreRemovedAlthoughOneVolumeWasNeverFound has a hostPath volume of a container without a PID. The disk of
+// such a volume is found only by the PID, and CRI-O before 1.36 reports no PIDs.
 func TestLimitsOfOtherVolumesAreRemovedAlthoughOneVolumeWasNeverFound(t *testing.T) {
-	for name, memory := range map[string]*iotest.Memory{"with records": iotest.NewMemory(), "in the first process": {}} {
+	for name, memory := range map[string]*iotest.Memory{
+		"an earlier process of the plugin has applied nothing": iotest.NewMemory(), "there was no earlier process of the plugin": {},
+	} {
 		t.Run(name, func(t *testing.T) {
 			v := newVolumes(t, withMounts("50 40 8:16 / /other rw - ext4 /dev/sdb rw"))
 			v.remember(memory)
@@ -61,6 +63,7 @@ func TestAVolumeThatIsHiddenKeepsTheLimitsOfItsDisks(t *testing.T) {
 
 // TestARecordWithoutDisksKeepsAllLimits loads the record of a version of the plugin that did not save the disks of volumes.
 func TestARecordWithoutDisksKeepsAllLimits(t *testing.T) {
+	// The container has mounted a tmpfs over the volume, so the plugin does not find the volume's disk.
 	v := newVolumes(t, withMounts("50 40 0:9 / /data rw - tmpfs tmpfs rw"))
 	saved := iotest.NewMemory()
 	saved.Data["cgroup /kubepods/pod1"] = []byte(`{"values":{"8:16":[[10000000,5000000,0,0]]}}`)

@@ -40,7 +40,7 @@ func TestTheUsageOfAVolumeWithoutIOIsZero(t *testing.T) {
 	}
 }
 
-func TestAVolumeIsMeasuredOnlyWhileItHasLimitsAndItsPodRuns(t *testing.T) {
+func TestAVolumeIsNotMeasuredBeforeItHasLimitsOrAfterItsPodHasEnded(t *testing.T) {
 	v := newVolumes(t, withMounts("50 40 8:16 / /data rw - ext4 /dev/sdb rw"))
 	meter := v.volume.(classes.VolumeMeter)
 	if got, err := meter.MeasureVolume(t.Context(), v.hold(10, "/data", "silver")); err != nil || len(got) > 0 {
