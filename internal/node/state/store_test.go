@@ -200,6 +200,12 @@ func (f *fixture) wantRefused(t *testing.T, want ...string) {
 	}
 }
 
+// wantNoneRefused checks that no refusal is reported.
+func (f *fixture) wantNoneRefused(t *testing.T) {
+	t.Helper()
+	f.wantRefused(t)
+}
+
 // signalled reports whether a channel is closed or contains a value.
 func signalled(c <-chan struct{}) bool {
 	select {
