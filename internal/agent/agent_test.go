@@ -179,8 +179,8 @@ func TestProbesAndMetricsReportAHealthyAgent(t *testing.T) {
 		t.Errorf("metrics do not report that the class files are applied:\n%s", body)
 	}
 
+	// A class that a container has is also in the metrics with its usage. The simulated container uses nothing.
 	must(t, r.run(t, "test.example/cache=gold"))
-
 	r.until(t, "/metrics", `qos_class_used_bytes_total{class="gold",resource="test.example/cache"} 0`)
 }
 

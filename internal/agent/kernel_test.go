@@ -22,7 +22,8 @@ func TestRepeatedEventsCauseRepairsWithPauses(t *testing.T) {
 		events time.Duration
 		want   []time.Duration
 	}{
-		"one event":               {0, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 3100 * time.Millisecond}},
+		"one event": {0, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 3100 * time.Millisecond}},
+		// The repair at 3.1 s was planned while events went on, so it is the one after 1 s. The last repair is 2 s later.
 		"repeated events for 3 s": {3 * time.Second, []time.Duration{100 * time.Millisecond, 1100 * time.Millisecond, 2100 * time.Millisecond, 3100 * time.Millisecond, 5100 * time.Millisecond}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -87,6 +87,7 @@ func TestHooksAndClassFilesAreTraced(t *testing.T) {
 	received.mu.Lock()
 	defer received.mu.Unlock()
 	all := strings.Join(received.spans, "\n")
+	// A span is: name|pod|container|error. If it ends with "|\n", it has no error.
 	for _, want := range []string{
 		"ApplyClassFiles|||\n", "Synchronize|||\n", "CreateContainer|p|main|\n", "StartContainer|p|main|\n",
 		"CreateContainer|p|main|pod default/p container main: class \"none-such\"", "UpdateClasses||main|",
