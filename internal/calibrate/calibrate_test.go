@@ -99,6 +99,7 @@ func TestTheModelAndTheTargetsComeFromTheSpeedOfTheDisk(t *testing.T) {
 		}
 		// At nine tenths of its speed, the disk finishes each request in 2.5 ms. The target is 1.5 times that.
 		wantAbout(t, "rlat", got.QoS["rlat"], 3750, 0.05)
+		// These values are the same for each SSD: the percentile of the targets, and the limits of the speed in percent.
 		if got.QoS["rpct"] != 95 || got.QoS["wpct"] != 95 || got.QoS["min"] != 60 || got.QoS["max"] != 100 {
 			t.Errorf("the quality of service is %v", got.QoS)
 		}

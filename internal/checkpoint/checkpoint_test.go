@@ -57,10 +57,10 @@ func TestChangesOfEndedContainersAreForgotten(t *testing.T) {
 		set(t, c, id, gold)
 	}
 
-	c = open(path, "boot") // the first change of a process writes the whole file
+	c = open(path, "boot")
 	c.Forget("c1")
 	c.Keep(func(id string) bool { return id == "c3" })
-	set(t, c, "c4", gold)
+	set(t, c, "c4", gold) // the first change of a process writes the whole file, so it removes c1 and c2
 	after := open(path, "boot")
 	for id, want := range map[string]bool{"c1": false, "c2": false, "c3": true, "c4": true} {
 		if _, got := after.Get(id); got != want {

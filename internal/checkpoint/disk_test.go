@@ -32,7 +32,7 @@ func TestAFullDiskChangesNothingAndIsReported(t *testing.T) {
 
 	bronze := []classes.Assignment{{Resource: "k8s.io/rdt", Class: "bronze", Source: classes.SourceUpdate}}
 	for id, changed := range map[string][]classes.Assignment{"c1": bronze, "c2": gold, "c3": nil} {
-		fill(t, path)
+		fill(t, path) // only for the next write
 		err := c.Set(id, changed)
 		if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: error is %v, want ENOSPC with the path", id, err)
