@@ -82,6 +82,7 @@ func TestAPodWithManyLimitsHasOneEventThatNamesSomeOfThem(t *testing.T) {
 		if got := c.messages("p7"); len(got) != 1 || got[0] != want {
 			t.Errorf("got %q; want %q", got, want)
 		}
+		// each of the 51 pods has one event, also the last one, which is in another namespace
 		if got := c.messages("web"); len(got) != 1 || c.writes != 51 {
 			t.Errorf("%d writes, and %q for the pod of the other namespace, want 51 and one", c.writes, got)
 		}
@@ -165,7 +166,8 @@ func TestAPodThatWaitsIsComparedWithTheNodesOnce(t *testing.T) {
 	}
 }
 
-// TestPodsThatWaitForOfferedClassesShareAList: a list of the nodes is used for 10 minutes.
+// TestPodsThatWaitForOfferedClassesShareAList: no pod gets an event, because each one waits for an offered class, and for a resource that is
+// no class. The nodes are listed for the first pod, and when the list is older than 10 minutes.
 func TestPodsThatWaitForOfferedClassesShareAList(t *testing.T) {
 	runOne(t, func(t *testing.T, c *cluster) {
 		before := c.lists
@@ -174,7 +176,7 @@ func TestPodsThatWaitForOfferedClassesShareAList(t *testing.T) {
 			bubble.Pass(30 * time.Second)
 		}
 		if lists := c.lists - before; lists > 3 || c.writes > 0 {
-			t.Errorf("%d lists of all nodes in 20 minutes and %d writes, want at most 3 and none", lists, c.writes)
+			t.Errorf("%d lists of all nodes in 20 minutes and %d writes, want at most 3 (after 0, 10 and 20 minutes) and none", lists, c.writes)
 		}
 	})
 }

@@ -154,7 +154,7 @@ func (c *cluster) messages(pod string) (messages []string) {
 	return messages
 }
 
-// node returns what a node reports that offers classes of k8s.io/rdt.
+// node returns what a node reports that offers classes of k8s.io/rdt, and the class fast of vendor.example/xyz.
 func node(name string, heartbeat time.Time, names ...string) nodeqosv1alpha1.NodeQOSResources {
 	object := nodeqosv1alpha1.NodeQOSResources{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	object.Status.LastHeartbeatTime = new(metav1.NewTime(heartbeat))
@@ -218,6 +218,7 @@ func TestAPodThatWaitsForAClassThatNoNodeOffersGetsAnEvent(t *testing.T) {
 			node("n1", time.Now(), "gold", "old draining"), node("n2", time.Now(), "silver"), node("n3", time.Now(), "bronze"),
 		}
 	}
+	// n1 does not offer class old any more, because the class drains.
 	const offered = "nodes offer qos.noderesource.dev/rdt.bronze, qos.noderesource.dev/rdt.gold, qos.noderesource.dev/rdt.silver, vendor.example/xyz.fast"
 	const about = "Warning QOSClassNotOffered : no node offers "
 	run(t, []string{"n1"}, nodes, func(t *testing.T, c *cluster) {
@@ -303,10 +304,11 @@ func TestOnlyTheFirstNodeThatReportsWatchesWaitingPods(t *testing.T) {
 			t.Errorf("%d publishers watch, want one", len(c.watches))
 		}
 		c.mu.Lock()
-		c.lists, c.nodes = 0, c.nodes[2:] // the object of a removed node is deleted
+		c.lists, c.nodes = 0, c.nodes[2:] // the objects of n1 and n2 are deleted
 		c.mu.Unlock()
 		c.watches[0].Stop()
-		bubble.Pass(11 * time.Minute)
+		bubble.Pass(11 * time.Minute) // a publisher that does not watch lists the nodes every 5 to 10 minutes
+		// each publisher has listed the nodes at most twice, and that of n2 once more just after its watch
 		if len(c.watches) != 2 || c.lists > 7 {
 			t.Errorf("%d watches began, want 2; %d lists of the nodes, want at most 7", len(c.watches), c.lists)
 		}
