@@ -23,8 +23,8 @@ func TestAContainerGetsTheClassOfItsCDIDevice(t *testing.T) {
 	r.wantReported(t, id, byClaim.Resource, "gold/allocated")
 }
 
-// TestAContainerWithOnlyTheEnvironmentVariableOfACDIDeviceIsRefused: any user can write the variable of a class into a pod. A runtime that
-// reports no CDI devices shows such a container also if a claim has allocated the class.
+// TestAContainerWithOnlyTheEnvironmentVariableOfACDIDeviceIsRefused: any user can write the variable of a class into a pod. If the runtime
+// reports no CDI devices, a container whose class a claim has allocated looks the same, so it is refused, too.
 func TestAContainerWithOnlyTheEnvironmentVariableOfACDIDeviceIsRefused(t *testing.T) {
 	r := newRig(t)
 	_, err := r.CreateContainer(t.Context(), r.pod(t, "web", ""), nriruntime.ContainerConfig{Name: "main", Env: []string{"A=B", classes.CDIEnvironment(byClaim)}})

@@ -16,12 +16,11 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
 )
 
-// These are contents of io.max: with one limit of reads, with the class gold of claimClasses, and with the lower one of each limit
-// of this class and of the class silver of the class file.
+// These are contents of io.max.
 const (
-	limitOf     = "254:16 rbps=%d wbps=max riops=max wiops=max"
-	fromClaim   = "254:16 rbps=15000000 wbps=max riops=max wiops=700"
-	silverFirst = "254:16 rbps=10000000 wbps=max riops=max wiops=700"
+	limitOf     = "254:16 rbps=%d wbps=max riops=max wiops=max"       // with one limit of reads
+	fromClaim   = "254:16 rbps=15000000 wbps=max riops=max wiops=700" // with the class gold of claimClasses
+	lowerOfBoth = "254:16 rbps=10000000 wbps=max riops=max wiops=700" // with this class and the class silver of the class file
 )
 
 // claim requests a class for the volume /data of a container of pod a.
@@ -123,12 +122,15 @@ func TestTheClassOfAClaimChangesWhileTheContainerRuns(t *testing.T) {
 func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimitsWhileItHasBoth(t *testing.T) {
 	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
-	r.wantPodLimits(t, id, silverFirst)
+	// silver reads 10 MB/s at most. gold reads 15 MB/s at most, and makes 700 writes/s at most.
+	r.wantPodLimits(t, id, lowerOfBoth)
 	r.wantClaimed(t, id, "gold", "254:16")
 
+	// bronze reads 5 MB/s at most
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claim("bronze")})
 	r.wantPodLimits(t, id, fmt.Sprintf(limitOf, 5000000))
 
+	// without the claim, the volume has the limits of the annotation
 	r.setClaims(t, claims.Claims{})
 	r.wantPodLimits(t, id, silver)
 	r.wantVolumes(t, id, "/data=silver on 254:16")
@@ -137,7 +139,7 @@ func TestAVolumeWithAnAnnotationAndAClaimHasTheLowerLimitsWhileItHasBoth(t *test
 func TestLimitsOfAClaimAndAnAnnotationEndWithTheContainer(t *testing.T) {
 	r := newClaimedRig(t, "gold")
 	id := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
-	r.wantPodLimits(t, id, silverFirst)
+	r.wantPodLimits(t, id, lowerOfBoth)
 	r.mustStop(t, id)
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, id, "")
@@ -253,17 +255,18 @@ func TestLimitsEndWithTheLastClaimThoughThePluginRegistersAgain(t *testing.T) {
 func TestClaimsSurviveARestartOfThePlugin(t *testing.T) {
 	r := newVolumeRig(t)
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: append(claim("gold"), claimOf("b")...)})
+	// pod a has silver by its annotation and gold by its claim
 	running := r.mustRunWith(t, r.podOf(t, "a", "/data=silver"), onVdb)
-	r.wantPodLimits(t, running, silverFirst)
+	r.wantPodLimits(t, running, lowerOfBoth)
 
 	r.startNewWith(t, volumeFiles)
 	r.node.Repair(t.Context())
-	r.wantPodLimits(t, running, silverFirst)
+	r.wantPodLimits(t, running, lowerOfBoth)
 	r.wantClaimed(t, running, "gold", "254:16")
 	started := r.mustRunWith(t, r.podOf(t, "b", ""), onVdb)
 	r.wantPodLimits(t, started, fromClaim)
 
-	// the claim of pod a ends
+	// the claim of pod a ends, so only silver is left
 	r.setClaims(t, claims.Claims{Limits: claimClasses(), Volumes: claimOf("b")})
 	r.node.Repair(t.Context())
 	r.wantPodLimits(t, running, silver)

@@ -82,6 +82,7 @@ func (c *conformance) wantClass(t *testing.T, id, want string) {
 	}
 }
 
+// TestEachKindConformsToTheContract calls testConformance for each kind, in each of its scopes, with each of its resources.
 func TestEachKindConformsToTheContract(t *testing.T) {
 	kinds := newMachineRigWith(t, machineFiles).kinds
 	for _, kind := range kinds {
@@ -95,8 +96,8 @@ func TestEachKindConformsToTheContract(t *testing.T) {
 			}
 			name := kind.Field + " in scope " + string(scope)
 			sections := slices.Concat(conformingToo()[kind.Field], []string{conforming()[kind.Field]})
-			if own := conforming()[name]; own != "" {
-				sections = []string{own}
+			if only := conforming()[name]; only != "" { // a row for this scope replaces the other resources
+				sections = []string{only}
 			}
 			for _, section := range sections {
 				t.Run(name, func(t *testing.T) { testConformance(t, scope, section) })
@@ -197,7 +198,9 @@ func TestTheLimitsThatAKindReportsCanBeMeasured(t *testing.T) {
 			}
 			for _, p := range promiser.Promises(classes.Holder{}, "a") {
 				promising[kind.Field] = true
+				// kind.Measures need not have a value that is no counter, e.g. memory_bytes of linux
 				measured := !p.Use.Cumulative() || slices.ContainsFunc(kind.Measures, func(m classes.Measure) bool { return m.Name == p.Use.Measure })
+				// a limit has either a bound or a reason, and the tolerance is a fraction of the bound
 				if !measured || p.Name == "" || p.Bound <= 0 == (p.Unknown == "") || p.Tolerance <= 0 || p.Tolerance >= 1 {
 					t.Errorf("class a of %s promises %+v", kind.Field, p)
 				}

@@ -91,6 +91,7 @@ func TestADrainingClassOutlivesARestartOfThePlugin(t *testing.T) {
 	p.mustConfigure(t, text)
 	p.startNewWith(t, text)
 	p.mustStop(t, p.gold)
+	// The class stays although no container has it, because the pod still runs, and the kubelet may start the container again.
 	p.mustRelease(t)
 
 	again := p.mustRun(t, pod)
@@ -99,7 +100,8 @@ func TestADrainingClassOutlivesARestartOfThePlugin(t *testing.T) {
 }
 
 // TestARemovedGroupEndsInThePassThatFindsItEmpty puts a process that is in no container into the group of a class, and removes the class.
-// An uninstall that removes the classes first waits for only two passes of the reconciler, and a group that is removed later would stay.
+// The group must end in the first pass of the reconciler after the end of the process: an uninstall removes the classes, and waits for two
+// passes only.
 func TestARemovedGroupEndsInThePassThatFindsItEmpty(t *testing.T) {
 	const stray = 99999
 	p := newPopulated(t)

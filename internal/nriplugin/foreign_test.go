@@ -55,17 +55,17 @@ func populate(t *testing.T, m *sim.Machine) {
 	}
 }
 
-// notExclusive returns class files whose classes do not use the cache portions of the foreign group "alone", because
-// this group has the mode exclusive. The parameter `rest` is the L3 bit mask of the partition "shared".
-func notExclusive(rest string) string {
+// withSharedMask returns class files whose partition "shared" has this L3 bit mask. The foreign group "alone" has the mode exclusive and the
+// L3 bit 0x200. No other bit mask in these files overlaps this group.
+func withSharedMask(mask string) string {
 	return strings.NewReplacer(`exclusive: {l3Allocation: "50%"`, `exclusive: {l2Allocation: "0x3ff", l3Allocation: "0x3f"`,
-		`shared: {l3Allocation: "50%"`, `shared: {l2Allocation: "0x7fc00", l3Allocation: "`+rest+`"`).Replace(machineFiles)
+		`shared: {l3Allocation: "50%"`, `shared: {l2Allocation: "0x7fc00", l3Allocation: "`+mask+`"`).Replace(machineFiles)
 }
 
 func TestForeignGroupsAreNeverChanged(t *testing.T) {
 	m := newMachine(simcgroup.New())
 	populate(t, m)
-	r := newMachineRigOn(t, m, notExclusive("0x1c0"), nriruntime.Options{})
+	r := newMachineRigOn(t, m, withSharedMask("0x1c0"), nriruntime.Options{})
 	r.world.ForeignFiles = []string{resctrl.MountPoint + "/mon_groups/monitored/tasks"}
 	for _, file := range r.world.ForeignFiles {
 		text, err := r.host.ReadFile(file)
@@ -76,8 +76,8 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 	id := r.mustRun(t, r.pod(t, "a", "rdt=gold"))
 	r.world.Hold(t)
 
-	t.Run("a class that overlaps the exclusive one is refused, and it is named", func(t *testing.T) {
-		err := r.configure(t, notExclusive("0x3c0"))
+	t.Run("a class that overlaps an exclusive group is refused, and the error names the group", func(t *testing.T) {
+		err := r.configure(t, withSharedMask("0x3c0")) // includes the bit 0x200 of the exclusive group
 		if !errors.Is(err, rdt.ErrExclusive) || !strings.Contains(err.Error(), "overlaps group alone, whose mode is exclusive") {
 			t.Errorf("error is %v, want ErrExclusive with the name of the group", err)
 		}
@@ -85,7 +85,7 @@ func TestForeignGroupsAreNeverChanged(t *testing.T) {
 		r.world.Hold(t)
 	})
 	t.Run("other masks and classes", func(t *testing.T) {
-		for _, text := range []string{notExclusive("0xc0"), strings.ReplaceAll(notExclusive("0x1c0"), "gold", "platinum"), notExclusive("0x1c0")} {
+		for _, text := range []string{withSharedMask("0xc0"), strings.ReplaceAll(withSharedMask("0x1c0"), "gold", "platinum"), withSharedMask("0x1c0")} {
 			r.mustConfigure(t, text)
 			r.world.Hold(t)
 		}

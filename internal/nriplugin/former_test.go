@@ -43,14 +43,13 @@ func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 		"a default class is removed": {
 			before: changed("- name: k8s.io/blockio\n", ofDefault), request: "",
 			after:  changed(", {name: slow}]", "]", `      slow: [{Devices: ["/dev/vd[ab]"], ThrottleReadBps: 1M}]`, ""),
-			kernel: "", reported: "/",
+			kernel: "", reported: "/", // no class, and no source of one
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cgroups := simcgroup.New()
 			cgroups.AddDisk("vdc", 254, 32)
 			r := newMachineRig(t, cgroups)
-			r.world.Expect.Limits = nil
 			r.mustConfigure(t, test.before)
 			id := r.mustRun(t, r.pod(t, "a", test.request))
 			if before, _ := r.ioMax(t, id); before == test.kernel {
@@ -64,7 +63,7 @@ func TestLimitsOfFormerClassFilesAreCleared(t *testing.T) {
 				r.resize(t, id)
 				r.node.Repair(t.Context())
 				kernel, stored := r.ioMax(t, id)
-				if kernel != test.kernel || strings.Contains(stored, "254:32 rbps=5") {
+				if kernel != test.kernel || strings.Contains(stored, "254:32 rbps=50000000") {
 					t.Errorf("io.max is %q in the kernel and %q in the runtime", kernel, stored)
 				}
 			}
@@ -95,6 +94,7 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 		Name: "main", Resources: &api.LinuxResources{Unified: map[string]string{"io.max": "254:32 rbps=6000000 wbps=max riops=max wiops=max"}},
 	})
 
+	// The runtime reports the values that it has stored, and the plugin compares them with the classes.
 	r.restartRuntime(t)
 	before, _ := r.ioMax(t, id)
 	for range 3 {
@@ -117,19 +117,19 @@ func TestForeignLimitsOnDisksOfNoClassAreNotChanged(t *testing.T) {
 }
 
 // TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals uses a container that was created while the plugin was not connected. The
-// runtime then stores the values of its class: the plugin requests this or, if an update can hang the runtime, adds the values to a resize.
-// Without the class, the container must have what it had when it was created.
+// runtime stores the values of its class later: when the plugin requests an update or, if an update can hang the runtime, with the next
+// resize. Without the class, the container must have what it had when it was created.
 func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
 	const theirs = "254:0 rbps=7000000 wbps=max riops=max wiops=max"
-	asked, notAsked := nriruntime.Options{}, nriruntime.Options{Name: "other", Version: "9", UpdatesHang: true}
+	normal, updatesHang := nriruntime.Options{}, nriruntime.Options{Name: "other", Version: "9", UpdatesHang: true}
 	for name, test := range map[string]struct {
 		runtime nriruntime.Options
 		had     string
 	}{
-		"a container without values":                                       {asked, ""},
-		"a container with values of another program":                       {asked, theirs},
-		"a runtime that an update can hang":                                {notAsked, ""},
-		"a runtime that an update can hang, and values of another program": {notAsked, theirs},
+		"a container without values":                                       {normal, ""},
+		"a container with values of another program":                       {normal, theirs},
+		"a runtime that an update can hang":                                {updatesHang, ""},
+		"a runtime that an update can hang, and values of another program": {updatesHang, theirs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, test.runtime)
@@ -150,7 +150,7 @@ func TestLimitsOfAClassThatAContainerGotLaterAreNotItsOriginals(t *testing.T) {
 			r.resize(t, id)
 			r.restartRuntime(t)
 			r.node.Repair(t.Context())
-			if kernel, stored := r.ioMax(t, id); kernel != test.had || strings.Contains(stored, "rbps=5") {
+			if kernel, stored := r.ioMax(t, id); kernel != test.had || strings.Contains(stored, "rbps=50000000") {
 				t.Errorf("io.max is %q in the kernel and %q in the runtime, want %q", kernel, stored, test.had)
 			}
 		})

@@ -298,8 +298,8 @@ func TestThePluginsOwnPodsGetTheDefaultClass(t *testing.T) {
 	}
 }
 
-// TestAnUpdatedClassIsInForceAfterARestartOfThePlugin uses a container whose record names the class of its creation. Neither a protection
-// that a parent caps, nor a property that the process has changed, shows that the container is still in that class.
+// TestAnUpdatedClassIsInForceAfterARestartOfThePlugin changes the class of a container, and restarts the plugin. The record of the container
+// names the class of its creation, and a value of the new class is not fully in force. The plugin must still report the new class.
 func TestAnUpdatedClassIsInForceAfterARestartOfThePlugin(t *testing.T) {
 	const file = "a: {oomScoreAdj: -500, pids: {max: 100}}, b: {oomScoreAdj: -500, memory: {low: 64Mi}}, c: {memory: {low: 64Mi}}"
 	for name, test := range map[string]struct {
@@ -307,7 +307,9 @@ func TestAnUpdatedClassIsInForceAfterARestartOfThePlugin(t *testing.T) {
 		limited            bool
 		change             func(*sim.Process)
 	}{
+		// Nothing protects the pod, so memory.low of class c has no effect.
 		"a parent caps a protection": {request: "", to: "c", limited: true, change: func(*sim.Process) {}},
+		// The classes b and a have the same oomScoreAdj, so its change does not show that the container is still in class b.
 		"the process changes a property": {
 			request: profile + "=b", to: "a", stale: "oomScoreAdj", change: func(p *sim.Process) { p.OOMScoreAdj = 0 },
 		},

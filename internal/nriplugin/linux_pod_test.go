@@ -91,9 +91,9 @@ func TestAPodThatLeavesAnIdleClassGetsItsWeightBack(t *testing.T) {
 	}
 }
 
-// TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight changes an idle pod to class busy, so that the kubelet can resize it,
-// and then back to class idle.
-func TestAPodThatWasResizedBetweenTwoIdleClassesKeepsItsNewWeight(t *testing.T) {
+// TestAPodThatWasResizedBetweenTwoStaysInAnIdleClassKeepsItsNewWeight changes an idle pod to class busy, so that the kubelet can resize it,
+// and back to class idle. When the pod leaves this class, it has the weight 157 of the resize, and not the former weight 79.
+func TestAPodThatWasResizedBetweenTwoStaysInAnIdleClassKeepsItsNewWeight(t *testing.T) {
 	r := idleRig(t)
 	id := r.mustRunPod(t, "idle")
 	r.change(t, id, profile, "busy")

@@ -134,8 +134,9 @@ func (r *machineRig) assignment(t *testing.T, id, resource string) *qosv1alpha1.
 const database = "database: {oomScoreAdj: {add: -200}, rlimits: {nofile: 65536, memlock: unlimited}, ioPriority: {class: best-effort, priority: 2}, " +
 	"scheduler: {policy: batch, nice: -5}, memory: {high: 80%, oomGroup: false}, cpu: {burst: 50%}, pids: {max: 100}}"
 
-// TestAContainerStartsWithThePropertiesOfItsClass uses a container with the OOM score 900, a memory limit of 1 GiB and half a CPU. 80% of 1
-// GiB are 858992640 bytes in whole pages.
+// TestAContainerStartsWithThePropertiesOfItsClass uses a container with the OOM score 900, a memory limit of 1 GiB and a CPU quota of 50000.
+// Class database subtracts 200 from the score, sets memory.high to 80% of the limit, which is 858992640 bytes in whole pages, and allows a
+// burst of 50% of the quota. The other values are those in the class file.
 func TestAContainerStartsWithThePropertiesOfItsClass(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
 		if options.CRIO {

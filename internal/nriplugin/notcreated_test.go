@@ -107,13 +107,14 @@ func TestARefusedCreationOfCRIOFreesItsSlotLongBeforeItsPodStops(t *testing.T) {
 	r.world.Hold(t)
 }
 
-// TestAContainerThatStartsLongAfterItsCreationHasItsClass simulates containerd, which makes the cgroup of a container
-// only when it starts the container. After 5 minutes, the container first counts as not created.
+// TestAContainerThatStartsLongAfterItsCreationHasItsClass simulates containerd, which makes the cgroup of a container only when it
+// starts the container. After 5 minutes without a cgroup, a repair releases the slot of the container. The start takes it again.
 func TestAContainerThatStartsLongAfterItsCreationHasItsClass(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	id := r.create(t, r.pod(t, "a", "rdt=gold"))
 	r.passed.Add(int64(6 * time.Minute))
 	r.node.Repair(t.Context())
+	r.wantInUse(t, 0)
 	must(t, r.StartContainer(t.Context(), id))
 	r.wantInUse(t, 1)
 	r.wantReported(t, id, "k8s.io/rdt", "gold/pod")

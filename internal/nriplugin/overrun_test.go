@@ -90,10 +90,10 @@ func (r *machineRig) startGated(t *testing.T) *gate {
 	return g
 }
 
-// TestALateResponseFailsItsRequestAndThePluginRecovers delays the responses of the plugin. The runtime then disconnects
-// the plugin, and fails the request. A runtime with NRI 0.12.5 or later fails the request only because the plugin registers
-// with the failure policy FailRequest.
-func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
+// TestALateResponseFailsACreationOrAStartAndThePluginRecovers delays the responses of the plugin. The runtime then disconnects the plugin,
+// and fails a creation or a start. A runtime with NRI 0.12.5 or later fails these only because the plugin registers with the failure
+// policy FailRequest.
+func TestALateResponseFailsACreationOrAStartAndThePluginRecovers(t *testing.T) {
 	r := newMachineRig(t, simcgroup.New())
 	g := r.startGated(t)
 	const request = "rdt=gold,blockio=fast"
@@ -105,6 +105,7 @@ func TestALateResponseFailsItsRequestAndThePluginRecovers(t *testing.T) {
 		// fails is true if a late response makes the request fail.
 		fails bool
 	}{
+		// The runtime only logs the failure of a stop or a removal.
 		{"a stop", func(t *testing.T) error { return r.StopContainer(t.Context(), ends) }, false},
 		{"a removal", func(t *testing.T) error { return r.RemoveContainer(t.Context(), ends) }, false},
 		{"a creation", func(t *testing.T) error {

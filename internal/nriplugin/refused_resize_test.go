@@ -42,8 +42,8 @@ func newResizingRig(t *testing.T) (*machineRig, *resizing) {
 	return newMachineRigOn(t, m, profileFile("a: {memory: {high: 50%, oomGroup: false}}"), nriruntime.Options{OCI: oci}), oci
 }
 
-// TestAResizeThatTheRuntimeRefusesChangesNothing checks that a class follows the limits and the values that a container
-// has, and not those that the kubelet wanted.
+// TestAResizeThatTheRuntimeRefusesChangesNothing refuses to double the memory limit of 1 GiB. The class still sets memory.high
+// to half of 1 GiB.
 func TestAResizeThatTheRuntimeRefusesChangesNothing(t *testing.T) {
 	r, oci := newResizingRig(t)
 	id := r.mustRunBurstable(t, "a", profile+"=a")
@@ -64,6 +64,8 @@ func TestAResizeThatTheRuntimeRefusesChangesNothing(t *testing.T) {
 	must(t, r.UpdateContainer(t.Context(), id, resources(0, 20_000)))
 	r.node.Repair(t.Context())
 	r.wantValue(t, id, "memory.high", halfOf1Gi)
+
+	// without the class, the container has the memory.high of the kubelet for 1 GiB, and not that of the refused resize
 	r.change(t, id, profile, "")
 	r.wantValue(t, id, "memory.high", kubeletHighOf1Gi)
 	r.wantReported(t, id, profile, "/update")
@@ -79,6 +81,7 @@ func TestARepairWhileTheRuntimeMakesAResizeDoesNotUndoIt(t *testing.T) {
 	}
 	oci.instead.Store(&repair)
 	must(t, r.UpdateContainer(t.Context(), id, resources(2<<30, 50_000)))
+	// the class sets memory.high to half of the limit, which is 2 GiB now
 	r.wantValue(t, id, "memory.high", fmt.Sprint(1<<30))
 	r.node.Repair(t.Context())
 	r.wantValue(t, id, "memory.high", fmt.Sprint(1<<30))

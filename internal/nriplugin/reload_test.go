@@ -98,15 +98,18 @@ func TestContainersKeepAClassWhoseCapacityIsLoweredBelowItsUse(t *testing.T) {
 		p.wantReported(t, id, groups, "gold/pod")
 	}
 
-	for range 2 {
+	wantFull := func() {
+		t.Helper()
 		if _, err := p.run(t, p.pod(t, "late", "rdt=gold")); err == nil || !strings.Contains(err.Error(), "is full") {
 			t.Errorf("error is %v, want that the class is full", err)
 		}
 		if err := p.update(t, p.plain, "rdt", "gold"); !errors.Is(err, classes.ErrClassFull) {
 			t.Errorf("an update returned %v, want that the class is full", err)
 		}
-		p.mustStop(t, second) // in the second iteration, the first container still has the only slot
 	}
+	wantFull()
+	p.mustStop(t, second)
+	wantFull() // the first container still has the only slot
 
 	p.world.Expect.Most = nil
 	p.mustStop(t, p.gold)
@@ -114,24 +117,24 @@ func TestContainersKeepAClassWhoseCapacityIsLoweredBelowItsUse(t *testing.T) {
 	p.world.Hold(t)
 }
 
-// TestARemovedClassDrainsWithItsThreads removes a class, renames it, and removes its resource.
+// TestARemovedClassDrainsWithItsThreads removes a class, renames two classes, removes a resource, and removes all resources.
 func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		text func(t *testing.T) string
 		// offered is the new name of a renamed class. It is empty if no class is renamed.
 		offered string
-		// noDefault is true if the default class is removed too. The group of the default class then ends at once,
-		// because no holder has requested this class.
-		noDefault bool
+		// defaultRemoved is true if the default class, bronze, is removed, too. Its group then ends at once, because its only holder,
+		// container plain, has not requested a class.
+		defaultRemoved bool
 	}{
 		{name: "a class that is removed", text: func(*testing.T) string { return withoutGold() }},
 		{
 			name: "a class that has another name", offered: "platinum",
 			text: func(*testing.T) string { return changed("gold", "platinum", "fast", "quick") },
 		},
-		{name: "a resource that is removed", noDefault: true, text: func(t *testing.T) string { return without(t, groups) }},
-		{name: "all resources are removed", noDefault: true, text: func(*testing.T) string {
+		{name: "a resource that is removed", defaultRemoved: true, text: func(t *testing.T) string { return without(t, groups) }},
+		{name: "all resources are removed", defaultRemoved: true, text: func(*testing.T) string {
 			return "apiVersion: qos.noderesource.dev/v1alpha1\nkind: QOSClassConfig\nresources: []\n"
 		}},
 	} {
@@ -142,7 +145,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 			p.mustRelease(t)
 			p.world.Hold(t)
 			p.wantReported(t, p.gold, groups, "gold/pod")
-			if got := p.host.exists(resctrl.MountPoint + "/qos-bronze"); got == test.noDefault {
+			if got := p.host.exists(resctrl.MountPoint + "/qos-bronze"); got == test.defaultRemoved {
 				t.Errorf("the group of the former default class exists: %t", got)
 			}
 
@@ -173,7 +176,7 @@ func TestARemovedClassDrainsWithItsThreads(t *testing.T) {
 				t.Error("the group still exists")
 			}
 
-			// class files can add it again
+			// class files can offer the class again
 			p.mustConfigure(t, machineFiles)
 			p.mustRun(t, p.pod(t, "again", "rdt=gold,blockio=fast"))
 			p.world.Hold(t)

@@ -49,6 +49,7 @@ func TestAWriteThatHangsFailsOnlyItsHook(t *testing.T) {
 	<-reached
 	other := r.mustRun(t, r.pod(t, "other", "blockio=fast,rdt=gold")) // the runtime calls this hook after the one that hangs
 	err := <-started
+	// a hook has 60% of the runtime's timeout of 2 s
 	for _, part := range []string{"pod default/stuck container main", "the kernel did not answer within 1.2s"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error is %v, want %q in it", err, part)

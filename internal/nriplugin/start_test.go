@@ -75,6 +75,12 @@ func (r *machineRig) wantRefused(t *testing.T, want ...string) {
 	}
 }
 
+// wantNoneRefused checks that no refusal is reported.
+func (r *machineRig) wantNoneRefused(t *testing.T) {
+	t.Helper()
+	r.wantRefused(t)
+}
+
 func TestAContainerStartsInItsClassAlthoughTheRuntimeIgnoredTheClass(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
 		r, begun := newStartRig(t, simcgroup.New(), options)
@@ -83,26 +89,32 @@ func TestAContainerStartsInItsClassAlthoughTheRuntimeIgnoredTheClass(t *testing.
 		if got := begun.groups[id]; got != "qos-gold" {
 			t.Errorf("the container's first instruction was in the resctrl group %q, want qos-gold", got)
 		}
-		r.wantRefused(t)
+		r.wantNoneRefused(t)
 		r.world.Hold(t)
 	})
 }
 
-// TestAValueOfACgroupThatTheRuntimeIgnoredIsWrittenBeforeTheStart uses classes of kind linux with one value and with two.
+// TestAValueOfACgroupThatTheRuntimeIgnoredIsWrittenBeforeTheStart uses a class of kind linux with one value, and one with two.
 func TestAValueOfACgroupThatTheRuntimeIgnoredIsWrittenBeforeTheStart(t *testing.T) {
-	for _, class := range []string{"pids: {max: 100}", "pids: {max: 100}, memory: {oomGroup: true}"} {
+	for class, want := range map[string]map[string]string{
+		"pids: {max: 100}":                           {"pids.max": "100"},
+		"pids: {max: 100}, memory: {oomGroup: true}": {"pids.max": "100", "memory.oom.group": "1"},
+	} {
 		m := newMachine(simcgroup.New())
 		ignoring := newBegun(m)
 		ignoring.ignores = true
-		r := newMachineRigOn(t, m, profileFile("few: {"+class+"}"), nriruntime.Options{OCI: ignoring})
-		r.wantValue(t, r.mustRun(t, r.pod(t, "a", profile+"=few")), "pids.max", "100")
+		r := newMachineRigOn(t, m, profileFile("a: {"+class+"}"), nriruntime.Options{OCI: ignoring})
+		id := r.mustRun(t, r.pod(t, "a", profile+"=a"))
+		for file, value := range want {
+			r.wantValue(t, id, file, value)
+		}
 	}
 }
 
 func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 	onEachRuntime(t, func(t *testing.T, options nriruntime.Options) {
 		r, begun := newStartRig(t, simcgroup.New(), options)
-		begun.ignores = true
+		begun.ignores = true // the OCI runtime ignores the classes, so the plugin must write the values itself
 		pod := r.pod(t, "a", "rdt=gold,blockio=fast")
 		r.host.fail("/io.max", syscall.EIO)
 
@@ -112,9 +124,11 @@ func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 		}
 
 		r.wantRefused(t, "a EnforcementFailed")
+
+		// the next start succeeds, and the refusal is not reported any more
 		r.host.heal()
 		r.mustRun(t, pod)
-		r.wantRefused(t)
+		r.wantNoneRefused(t)
 		r.world.Hold(t)
 	})
 }
@@ -123,7 +137,7 @@ func TestAContainerDoesNotRunWhenItsClassCannotBeEnforced(t *testing.T) {
 // cannot end a refused container. CRI-O runs it nevertheless.
 func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
-	r.world.Expect.Limits = nil
+	r.world.Expect.Limits = nil // the expected values of disks are those of cgroup v2
 	pod := r.pod(t, "a", "rdt=gold,blockio=fast")
 	r.host.fail("/blkio.throttle.", syscall.EIO)
 
@@ -131,6 +145,7 @@ func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 	r.wantReported(t, id, disks, "/adopted")
 	r.wantRefused(t, "a EnforcementFailed")
 
+	// the limits of the disk still cannot be written, so this repair enforces only the class of rdt
 	r.node.Repair(t.Context())
 	r.wantReported(t, id, groups, "gold/pod")
 	r.wantReported(t, id, disks, "/adopted")
@@ -139,7 +154,7 @@ func TestARefusedContainerThatCannotBeEndedRunsAndIsRepaired(t *testing.T) {
 	r.host.heal()
 	r.node.Repair(t.Context())
 	r.wantReported(t, id, disks, "fast/pod")
-	r.wantRefused(t)
+	r.wantNoneRefused(t)
 	r.world.Hold(t)
 }
 
@@ -167,7 +182,7 @@ func TestAContainerThatWasCreatedWithoutThePluginStartsInItsClass(t *testing.T) 
 		}
 		r.wantReported(t, id, groups, "gold/pod")
 		r.wantReported(t, id, disks, "fast/pod")
-		r.wantRefused(t)
+		r.wantNoneRefused(t)
 		r.world.Hold(t)
 	})
 }
@@ -191,7 +206,7 @@ func TestAContainerThatWasCreatedWithoutThePluginDoesNotStartIfItsClassIsFull(t 
 		// when a slot is free, the kubelet creates the container again, and it starts
 		r.mustStop(t, second)
 		r.mustRun(t, r.podOf(t, id))
-		r.wantRefused(t)
+		r.wantNoneRefused(t)
 		r.world.Hold(t)
 	})
 }
@@ -207,7 +222,7 @@ func (r *machineRig) podOf(t *testing.T, id string) string {
 // runs it. While the container waits for a slot, its class of another resource can change.
 func TestARunningContainerThatWasRefusedGetsItsClassWhenASlotIsFree(t *testing.T) {
 	r, _ := newStartRig(t, simcgroup.NewLegacy(), nriruntime.Options{CRIO: true})
-	r.world.Expect.Limits = nil
+	r.world.Expect.Limits = nil // the expected values of disks are those of cgroup v2
 	r.mustRun(t, r.pod(t, "first", "rdt=gold"))
 	second := r.mustRun(t, r.pod(t, "second", "rdt=gold"))
 	id := r.missed(t, "third", "rdt=gold,blockio=fast")
@@ -230,6 +245,6 @@ func TestARunningContainerThatWasRefusedGetsItsClassWhenASlotIsFree(t *testing.T
 	r.mustStop(t, second)
 	r.node.Repair(t.Context())
 	r.wantReported(t, id, groups, "gold/pod")
-	r.wantRefused(t)
+	r.wantNoneRefused(t)
 	r.world.Hold(t)
 }

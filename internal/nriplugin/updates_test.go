@@ -16,8 +16,8 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// hanging returns runtimes that may hang if the plugin requests an update.
-func hanging() map[string]nriruntime.Options {
+// withoutUpdates returns runtimes that a requested update may hang, so the plugin requests none. The simulated runtimes refuse such updates.
+func withoutUpdates() map[string]nriruntime.Options {
 	return map[string]nriruntime.Options{
 		"containerd 2.3": {Name: "containerd", Version: "v2.3.7-k3s1", UpdatesHang: true},
 		"another":        {Name: "other", Version: "9", UpdatesHang: true},
@@ -28,7 +28,7 @@ func hanging() map[string]nriruntime.Options {
 // TestClassesChangeWithoutUpdatesOfTheRuntime changes the class of a container, and then resizes the container. The runtime writes all
 // values that it has stored when it resizes a container.
 func TestClassesChangeWithoutUpdatesOfTheRuntime(t *testing.T) {
-	for name, options := range hanging() {
+	for name, options := range withoutUpdates() {
 		t.Run(name, func(t *testing.T) {
 			r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, options)
 			id := r.mustRun(t, r.pod(t, "a", "rdt=gold,blockio=fast"))
@@ -44,13 +44,14 @@ func TestClassesChangeWithoutUpdatesOfTheRuntime(t *testing.T) {
 }
 
 func TestChangedClassFilesReachContainersWithoutUpdatesOfTheRuntime(t *testing.T) {
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, hanging()["containerd 2.3"])
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, withoutUpdates()["containerd 2.3"])
 	id := r.mustRun(t, r.pod(t, "a", "blockio=slow"))
 	r.mustConfigure(t, changed("ThrottleReadBps: 1M", "ThrottleReadBps: 2M"))
 	r.world.Expect.Limits[disks]["slow"] = map[string]string{"io.max": "254:0 rbps=2000000\n254:16 rbps=2000000"}
 	r.world.Hold(t)
 
-	// The next plugin finds what the first one has written, although the runtime has stored other values.
+	// The runtime still stores the limit of the creation, 1 MB/s. The new limit stays in force after a restart of the runtime, and after a
+	// resize, which writes the stored values.
 	r.restartRuntime(t)
 	r.node.Reconcile(t.Context())
 	r.world.Hold(t)
@@ -60,11 +61,12 @@ func TestChangedClassFilesReachContainersWithoutUpdatesOfTheRuntime(t *testing.T
 
 func TestAChangeOfTheClassSucceedsAlthoughAnEarlierResizeOverwritesItsValues(t *testing.T) {
 	m := newMachine(simcgroup.New())
-	r := newMachineRigOn(t, m, machineFiles, hanging()["containerd 2.3"])
+	r := newMachineRigOn(t, m, machineFiles, withoutUpdates()["containerd 2.3"])
 	id := r.mustRun(t, r.pod(t, "a", "blockio=fast"))
 	before := limits()["fast"]["io.max"]
 
-	// Once, the runtime writes the former values between the plugin's write and its verification.
+	// On this runtime, the plugin itself writes the values of a changed class. An earlier resize then writes the former values once, between
+	// the plugin's write and its verification.
 	written := false
 	r.host.after(func(path string) {
 		if strings.HasSuffix(path, "/io.max") && !written {
@@ -82,7 +84,7 @@ func TestAChangeOfTheClassSucceedsAlthoughAnEarlierResizeOverwritesItsValues(t *
 }
 
 func TestTheStatusReportsThatThePluginWritesValuesItself(t *testing.T) {
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, hanging()["containerd 2.3"])
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, withoutUpdates()["containerd 2.3"])
 	want := "Registered with the container runtime. The plugin itself writes the values of changed classes to cgroups, " +
 		"because containerd v2.3.7-k3s1 can hang when an NRI plugin requests an update of a container; use containerd 2.4 or later."
 	if got := r.registered(t).GetMessage(); got != want {
@@ -90,12 +92,13 @@ func TestTheStatusReportsThatThePluginWritesValuesItself(t *testing.T) {
 	}
 }
 
-// TestAResizeReplacesTheStoredValuesOfAFormerClass uses classes with a part of the memory limit of 1 GiB, and a resize that changes
-// another limit.
+// TestAResizeReplacesTheStoredValuesOfAFormerClass uses classes with a part of the memory limit of 1 GiB. Because the plugin requests no
+// updates, only a resize, here one of another limit, changes what the runtime has stored.
 func TestAResizeReplacesTheStoredValuesOfAFormerClass(t *testing.T) {
 	file := profileFile("tight: {memory: {high: 25%}}, loose: {memory: {high: 50%}}")
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), file, hanging()["containerd 2.3"])
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), file, withoutUpdates()["containerd 2.3"])
 	id := r.mustRunBurstable(t, "a", profile+"=tight")
+	// without a class, the value of the kubelet is stored
 	for _, change := range []struct{ class, high string }{{"loose", fmt.Sprint(512 << 20)}, {"", kubeletHighOf1Gi}} {
 		r.change(t, id, profile, change.class)
 		r.resize(t, id)
@@ -109,7 +112,7 @@ func TestAResizeReplacesTheStoredValuesOfAFormerClass(t *testing.T) {
 // the values of the class, because the plugin requests no updates. A resize while the plugin is stopped writes them again, and the next
 // plugin clears them.
 func TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared(t *testing.T) {
-	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, hanging()["containerd 2.3"])
+	r := newMachineRigOn(t, newMachine(simcgroup.New()), machineFiles, withoutUpdates()["containerd 2.3"])
 	id := r.mustRun(t, r.pod(t, "a", ""))
 	for _, class := range []string{"fast", ""} {
 		r.change(t, id, disks, class)
@@ -136,7 +139,7 @@ func TestLimitsOfAFormerClassThatAResizeWritesWithoutThePluginAreCleared(t *test
 // replaces those of the first disk.
 func TestOriginalLimitsComeBackWithoutUpdatesOfTheRuntime(t *testing.T) {
 	const original = "254:0 rbps=6000000 wbps=max riops=max wiops=max\n254:32 rbps=7000000 wbps=max riops=max wiops=max"
-	for name, options := range hanging() {
+	for name, options := range withoutUpdates() {
 		t.Run(name, func(t *testing.T) {
 			cgroups := simcgroup.New()
 			cgroups.AddDisk("vdc", 254, 32)
