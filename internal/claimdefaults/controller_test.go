@@ -159,7 +159,7 @@ func TestARefusedClassIsReportedOnceAndTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAClassWithoutSuccessIsTriedAgainOnlyAfterABackoff(t *testing.T) {
+func TestAFailedPatchIsTriedAgainOnlyAfterABackoff(t *testing.T) {
 	for name, answer := range map[string]error{"refused": exceeded(), "no answer": apierrors.NewServiceUnavailable("down")} {
 		t.Run(name, func(t *testing.T) {
 			r := newStillRig(t, answer, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
@@ -171,7 +171,7 @@ func TestAClassWithoutSuccessIsTriedAgainOnlyAfterABackoff(t *testing.T) {
 			if again := r.once(t, replicated.MinRetry); again != 2*replicated.MinRetry || len(r.patches) != 2 {
 				t.Errorf("%d patches, and the next one after %s; want 2 and %s", len(r.patches), again, 2*replicated.MinRetry)
 			}
-			r.refusal = nil // the quota is raised
+			r.refusal = nil // the API server accepts patches again
 			if again := r.once(t, time.Hour); again != 0 || len(r.patches) != 3 {
 				t.Errorf("%d patches, and the next one after %s; want 3 and 0s", len(r.patches), again)
 			}
@@ -183,10 +183,12 @@ func TestARefusalIsNotReportedAgainAfterAnOutage(t *testing.T) {
 	r := newStillRig(t, nil, newClaim(), newVolume(), newStorageClass("silver", ""), newClass("silver", "d", "500"))
 	for hour, answer := range []error{exceeded(), apierrors.NewServiceUnavailable("down"), exceeded()} {
 		r.refusal = answer
-		for range 2 { // the second one is for an event, and sends nothing
+		for range 2 { // the second call sends no patch, because the next attempt is not due yet
 			r.once(t, time.Duration(hour)*time.Hour)
 		}
 	}
+
+	// Each hour has a patch, and only the first refusal has an event.
 	if len(r.recorder.Events) != 1 || len(r.patches) != 3 {
 		t.Errorf("%d events and %d patches, want 1 and 3", len(r.recorder.Events), len(r.patches))
 	}

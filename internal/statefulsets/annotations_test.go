@@ -88,13 +88,16 @@ func TestAChangedAnnotationIsTriedAtOnceAfterARefusal(t *testing.T) {
 	r := newStillRig(t, newSnapshot(), "", nil)
 	r.apply = apierrors.NewInvalid(schema.GroupKind{Kind: "StatefulSetVolumes"}, "db", nil)
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "a lot"})
-	r.once(t, 0)
+	r.once(t, 0) // the API server refuses the object
 
+	// The changed annotation is tried at the same time, and gets no answer.
 	r.apply = errors.New("no answer")
 	r.annotate(t, map[string]string{"storage.qos.noderesource.dev/data": "20Gi"})
 	if again := r.once(t, 0); again != replicated.MinRetry || len(r.applied) != 2 {
 		t.Errorf("the next attempt is after %s, want %s; the objects are %q, want two", again, replicated.MinRetry, r.applied)
 	}
+
+	// Without an answer, it waits for the first delay.
 	r.apply = nil
 	if r.once(t, replicated.MinRetry); len(r.applied) != 3 {
 		t.Errorf("the objects are %q, want three", r.applied)
@@ -118,7 +121,7 @@ func orphaned(t *testing.T, annotations map[string]string) *rig {
 func created() map[string]string { return map[string]string{nodeqosv1alpha1.CreatedAnnotation: "true"} }
 
 // TestAnObjectGetsTheNextStatefulSetAsItsOwner: the former StatefulSet was deleted and its dependents were orphaned. So the object has no
-// owner until the controller adds the present StatefulSet.
+// owner until the controller adds the present StatefulSet. An object that a user has created gets no owner.
 func TestAnObjectGetsTheNextStatefulSetAsItsOwner(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations map[string]string

@@ -245,6 +245,7 @@ func TestReplicasGrowOneAfterAnother(t *testing.T) {
 	}
 
 	r.awaits(t, "Ready AllReplicasReady")
+	// The object of newRig has the generation 5.
 	want := []nodeqosv1alpha1.VolumeClaimTemplateStatus{{TemplateName: "data", ReadyReplicas: 3, FinishedReconciliationGeneration: 5}}
 	if diff := cmp.Diff(want, r.templates()); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)

@@ -19,7 +19,7 @@ import (
 )
 
 // TestTheControllerKeepsLittleOfEachObject uses objects of about 1 MiB that every user with the role edit can create. The controller has
-// 512 MiB.
+// 512 MiB. It may keep 512 KiB of each, so that it has room for about 1000 of them.
 func TestTheControllerKeepsLittleOfEachObject(t *testing.T) {
 	const count = 20
 	heap := func() int64 {

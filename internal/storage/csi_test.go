@@ -154,11 +154,12 @@ func TestEachClaimOfASharedVolumeHasItsOwnLimits(t *testing.T) {
 // TestAModificationWaitsForTheNode changes the object of the node while a request waits.
 func TestAModificationWaitsForTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// The node has applied generation 2, but not generation 3.
 		c := newStillController(t, modifiable, strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
 		done := make(chan error)
 		go func() { done <- c.modify(t, map[string]string{"iops": "500"}) }()
 		synctest.Wait()
-		c.putNode(t, nodeWithLimits)
+		c.putNode(t, nodeWithLimits) // has generation 2
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

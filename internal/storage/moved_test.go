@@ -15,7 +15,7 @@ import (
 var onOtherNode = strings.NewReplacer("u1", "u2", "node-1", "node-2")
 
 // TestAVolumeMovesWithItsPod uses a pod on node-2 whose predecessor ran on node-1. The object of node-1 still has the predecessor's limits,
-// because node-1 is offline: it has not applied generation 3.
+// and node-1 is offline: it has not applied generation 3. This must not stop a change of the limits.
 func TestAVolumeMovesWithItsPod(t *testing.T) {
 	c := newStillController(t, onOtherNode.Replace(modifiable), strings.Replace(nodeWithLimits, "generation: 2}", "generation: 3}", 1))
 	for _, test := range []struct {
@@ -36,6 +36,7 @@ func TestAVolumeMovesWithItsPod(t *testing.T) {
 				}
 			})
 
+			// Only node-2 has a pod now, so node-1 gets a spec without volumes.
 			for node, want := range map[string]string{"node-1": `"spec":{"written":true}`, "node-2": test.patch} {
 				if patch := c.reconciled(t, node); !strings.Contains(patch, want) || (patch == "") != (want == "") {
 					t.Errorf("%s gets the patch %q, want %q", node, patch, want)

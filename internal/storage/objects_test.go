@@ -162,10 +162,11 @@ func TestAPathThatAContainerMountsTwiceIsOneVolume(t *testing.T) {
 	}
 }
 
+// TestOfTwoVolumesAtAPathTheOneThatHidesTheOtherIsListed has two mounts at /data. The second one hides the first one.
 func TestOfTwoVolumesAtAPathTheOneThatHidesTheOtherIsListed(t *testing.T) {
 	for name, test := range map[string]struct {
 		mounts string
-		want   int // the number of volumes of the claim, the last of which is /init
+		want   int // the number of listed volumes: /data, if the claim is not hidden there, and /init, which the init container has
 	}{
 		"the claim hides a directory": {"{name: tmp, mountPath: /data/}, {name: data, mountPath: /data, subPath: x}", 2},
 		"a directory hides the claim": {"{name: data, mountPath: /data, subPath: x}, {name: tmp, mountPath: /data/}", 1},
@@ -251,7 +252,8 @@ func TestTheClassOfAClaim(t *testing.T) {
 	}
 }
 
-// TestAVolumeKeepsItsClassIfItsNextClassIsInvalid uses claims without a class in their status, and without a default.
+// TestAVolumeKeepsItsClassIfItsNextClassIsInvalid uses a claim without a class in its status, and without a default. So only the present
+// spec of the node has its former class, silver. Two containers mount the claim.
 func TestAVolumeKeepsItsClassIfItsNextClassIsInvalid(t *testing.T) {
 	const wanted = "volumeAttributesClassName: silver"
 	const missing, invalid = `VolumeAttributesClass "lead" does not exist`, `parameter "iopz" is unknown; the parameters are iops and throughput`
@@ -265,7 +267,7 @@ func TestAVolumeKeepsItsClassIfItsNextClassIsInvalid(t *testing.T) {
 		{"a class that does not exist", []string{wanted, "volumeAttributesClassName: lead"}, 500, missing},
 		{"a class with a wrong parameter", []string{wanted, "volumeAttributesClassName: wrong"}, 500, invalid},
 		{"its own class, created again with a wrong parameter", []string{`iops: "500"`, `iopz: "500"`}, 500, invalid},
-		{"a class that does not exist, and its former class created again", []string{wanted, "volumeAttributesClassName: lead", `iops: "500"`, `iops: "600"`},
+		{"a class that does not exist, while silver was created again with 600", []string{wanted, "volumeAttributesClassName: lead", `iops: "500"`, `iops: "600"`},
 			600, missing},
 	} {
 		t.Run(test.name, func(t *testing.T) {

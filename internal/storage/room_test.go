@@ -24,7 +24,7 @@ func TestVolumesThatAreLeftOutAreReported(t *testing.T) {
 		{"as many volumes of a pod as an annotation may have", podsWithMounts(1, paths(32)...), 32, ""},
 		{"too many volumes of a pod", podsWithMounts(2, paths(33)...), 64, "container main of the pod with UID u000: its pod has more than 32 volumes"},
 		{"a long path", podsWithMounts(1, "/"+strings.Repeat("x", 256), "/data"), 1, "its path is longer than 256 bytes"},
-		// As many volumes as fit into objectbudget.Volumes bytes.
+		// 851 volumes fit into objectbudget.Volumes bytes: 20 of each of the 41 pods, and one more of the first 31 pods, u000 to u030.
 		{"too many volumes of a node", podsWithMounts(41, paths(25)...), 851, "UID u031: the NodeQOSResources object of its node has no room"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,6 +98,8 @@ func TestTheSpecOfANodeFitsIntoAnObject(t *testing.T) {
 			for _, v := range spec.Volumes {
 				with[v.PodUID]++
 			}
+			// Pod a/db has the UID u1, and two mounts. A mount of the user takes less than 8 kB of the budget of 576 KiB, so 60 mounts fit. Each
+			// pod gets one before any pod gets a second one.
 			if with["u1"] != 2 || len(with) < min(count, 60)+1 {
 				t.Errorf("%s: %d of %d pods have volumes; pod a/db has %d, want 2", name, len(with), count+1, with["u1"])
 			}

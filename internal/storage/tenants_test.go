@@ -39,11 +39,12 @@ spec: {csi: {driver: topolvm.io}, claimRef: {namespace: %[1]s, name: data, uid: 
 }
 
 // TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims uses a user of namespace z, who removes the finalizer of a claim and deletes the
-// claim while its pod runs. Then the administrator makes the class again with other limits.
+// claim while its pod runs. Then the administrator makes the class again with other limits. The pod's volume keeps class silver of the
+// former spec. The claim a/data has class silver, too, and a spec has each class only once. So both must get the new limits.
 func TestARemovedClaimDoesNotKeepTheFormerLimitsOfOtherClaims(t *testing.T) {
 	theirs := podOf("z", "u2", "/data")
 	spec, _ := firstSpecFor(t, manifests+theirs+claimOf("z"))
-	if len(spec.Volumes) != 3 {
+	if len(spec.Volumes) != 3 { // two of the manifests, and one of theirs
 		t.Fatalf("the spec is %+v, want three volumes", spec)
 	}
 
@@ -63,8 +64,10 @@ func TestPresentLimitsOfAClassWinOverFormerOnes(t *testing.T) {
 
 	again := strings.Replace(manifests, "driverName: topolvm.io\nparameters: {iops: \"500\"}",
 		"driverName: kubernetes.io/no-provisioner\nparameters: {iops: \"9000\"}", 1)
-	for _, uid := range []string{"t9", "v9"} { // before and after the UID of the other pod
+	for _, uid := range []string{"t9", "v9"} { // before and after u1, the UID of the pod in the manifests
 		spec, problems := specFor(t, again+podOf("z", uid, "/data")+ofLocal, before)
+
+		// The pod of the manifests has two volumes. The only problem is that silver is no class of the driver of their claim any more.
 		if len(spec.Volumes) != 3 || len(spec.VolumeClasses) != 1 || spec.VolumeClasses[0].MaxReadIops != 9000 || len(problems) != 1 {
 			t.Errorf("the spec is %+v, want 9000 operations a second; the problems are %v", spec, problems)
 		}

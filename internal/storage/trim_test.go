@@ -83,8 +83,8 @@ func podWithClaims(meta metav1.ObjectMeta) *corev1.Pod {
 	return pod
 }
 
-// TestTheFirstMountOfEachClaimIsKept uses a pod with 41 mounts, of which 32 can have limits. The last mount is that of
-// the second claim. The informer keeps 33 mounts, so that one is reported as left out. Another pod has 2 mounts.
+// TestTheFirstMountOfEachClaimIsKept uses a pod with 40 mounts of the claim data, and then one of the claim second. Only 32 mounts of a
+// pod can have limits. The informer keeps one mount more, so that the controller can report an omission.
 func TestTheFirstMountOfEachClaimIsKept(t *testing.T) {
 	const second = "volumes: [{name: second, persistentVolumeClaim: {claimName: second}}, {name: data,"
 	text := strings.Replace(podOf("a", "u9", append(paths(40), "/last")...), "volumes: [{name: data,", second, 1)
@@ -95,6 +95,8 @@ func TestTheFirstMountOfEachClaimIsKept(t *testing.T) {
 	for _, v := range spec.Volumes {
 		kept[v.PodUID+v.Path]++
 	}
+
+	// These are 32 volumes of this pod, and two of the pod in the manifests.
 	if len(spec.Volumes) != 34 || kept["u9/last"] != 1 || kept["u9/data/00"] != 1 || len(problems) != 1 {
 		t.Errorf("the volumes are %v, want 34 with u9/last and u9/data/00; the problems are %v, want one", kept, problems)
 	}
