@@ -14,7 +14,6 @@ import (
 	simcgroup "github.com/qos-nri/qos-nri-plugin/test/sim/cgroup"
 )
 
-// TestCheckWarnsOfLinuxClassesThatSomeContainersOrThisKernelCannotHave uses a machine with swap.
 func TestCheckWarnsOfLinuxClassesThatSomeContainersOrThisKernelCannotHave(t *testing.T) {
 	const warning = "warning: v.example/profile: "
 	for _, test := range []struct {
@@ -33,9 +32,7 @@ kind: QOSClassConfig
 resources:
 - name: v.example/profile
   linux: {classes: {a: ` + test.class + "}}\n"})
-			cgroups := simcgroup.New(simcgroup.Without(test.without))
-			cgroups.AddFile("/proc/swaps", "Filename\n/dev/vdb partition 1 0 -2\n")
-			machine := sim.New(sim.Options{Cgroups: cgroups})
+			machine := sim.New(sim.Options{Cgroups: simcgroup.New(simcgroup.Without(test.without))})
 			tree, err := cgroup.Detect(machine)
 			must(t, err)
 			f.Kinds = config.Kinds(config.Host{FS: machine, Tree: tree, Log: slog.New(slog.DiscardHandler)})

@@ -60,7 +60,8 @@ func TestTopAsJSONIsAMessageOfTheAPI(t *testing.T) {
 	t.Errorf("message is %s", got.Out)
 }
 
-// TestTopRepeatsUntilInterrupted also checks that the output has no escape codes, because it is not a terminal.
+// TestTopRepeatsUntilInterrupted interrupts the command when its output shows a use in Mi. The first table shows no use, so the command
+// must have printed another one. The output has no escape codes, because it is no terminal.
 func TestTopRepeatsUntilInterrupted(t *testing.T) {
 	f := newFixture(t)
 	ctx, interrupt := context.WithCancel(t.Context())

@@ -88,17 +88,19 @@ func TestAPodWithAClaimAndAnAnnotationTakesOneSlot(t *testing.T) {
 		}
 	}
 
-	slots("net-fast=1") // the annotation alone takes a slot
+	slots("net-fast=1") // the annotation alone takes one of the two slots
+
 	c := claim("1", "net-fast")
 	devices, err := d.prepareOne(t, c)
 	if want := "qos.noderesource.dev/class=qos.noderesource.dev:net::fast"; err != nil || devices["request-0"] != want {
 		t.Errorf("the devices are %v, %v, want %s", devices, err, want)
 	}
-	slots("net-fast=2")
+	slots("net-fast=2") // the scheduler itself subtracts the slot of the claim
+
 	if err := d.unprepareOne(t, c); err != nil {
 		t.Error(err)
 	}
-	slots("net-fast=1")
+	slots("net-fast=1") // without the claim, the annotation takes the slot again
 }
 
 // TestPodsOfARemovedClassAreDeletedOnRequest checks that this needs both a class file with onClassRemoved: evict, and a

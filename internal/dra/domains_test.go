@@ -151,9 +151,8 @@ func TestTheFlagPerDomainAcceptsOnlyNamesOfResources(t *testing.T) {
 	}
 }
 
-// TestAttributesOfADomainHaveTheNamesOfOtherDrivers compares the names with those of dra-driver-cpu and Kubernetes, so
-// that matchAttribute works.
-func TestAttributesOfADomainHaveTheNamesOfOtherDrivers(t *testing.T) {
+// TestAttributesOfADomainAlsoHaveTheNamesOfOtherDrivers: matchAttribute needs the names of dra-driver-cpu and Kubernetes.
+func TestAttributesOfADomainAlsoHaveTheNamesOfOtherDrivers(t *testing.T) {
 	s := state([]*qosv1alpha1.QOSResourceClassInfo{class("gold", 3)})
 	d := newDriver(t, t.TempDir(), nodecache.State{})
 	d.options.PerDomain, d.options.SysDir = []string{"k8s.io/rdt"}, twoDomains(t)
@@ -164,6 +163,8 @@ func TestAttributesOfADomainHaveTheNamesOfOtherDrivers(t *testing.T) {
 				got[string(name)] = int(*value.IntValue)
 			}
 		}
+
+		// The last two names are the driver's own. In domain i, the NUMA node and the L3 cache both have the number i.
 		want := map[string]int{"resource.kubernetes.io/numaNode": i, "dra.cpu/cacheL3ID": i, "numaNode": i, "cacheL3ID": i}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", device.Name, diff)

@@ -136,6 +136,8 @@ func TestAwaitResetEndsWithTheNamesOfTheNodesAndTheReasons(t *testing.T) {
 		err := awaitReset(t.Context(), objects, ResetTimeout, slog.New(slog.DiscardHandler))
 		const want = "nodes still offer classes after 4m0s: node n2 offers class gold of k8s.io/rdt (NotAnswering: it does not answer); " +
 			"node n3 has pod a/web with the removed default class bronze of k8s.io/rdt"
+
+		// Helm gives up after 5 minutes by default, and the error must come before.
 		if err == nil || err.Error() != want || time.Since(began) > 5*time.Minute {
 			t.Errorf("after %v: %v; want, within 5 minutes: %s", time.Since(began), err, want)
 		}

@@ -120,10 +120,10 @@ users: [{name: u, user: {token: t}}], clusters: [{name: c, cluster: {server: "ht
 		}, "cannot be used"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Setenv("KUBERNETES_SERVICE_HOST", "")
+			t.Setenv("KUBERNETES_SERVICE_HOST", "") // as outside of a pod, where there is no service account
 			r := newRig(t)
 			r.options.Kubeconfig = test.kubeconfig(t)
-			r.run(t)
+			r.run(t) // waits until the kubelet has the device of class gold
 			if logged := r.log.with("nothing is published to the Kubernetes API"); len(logged) != 1 || !strings.Contains(logged[0], test.want) {
 				t.Errorf("logged %q; want one line with %q", logged, test.want)
 			}

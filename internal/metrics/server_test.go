@@ -215,10 +215,12 @@ func (p pipes) dial() net.Conn {
 
 func (p pipes) Addr() net.Addr { return &net.UnixAddr{} }
 
+// TestAScrapeIsAnsweredAlthoughOtherClientsReadNothing has as many such clients as may collect metrics at the same time. At the end of the
+// test, they are still connected, and `serve` checks that the server ends without an error.
 func TestAScrapeIsAnsweredAlthoughOtherClientsReadNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := make(pipes)
-		serve(t, listener, NewRegistry()) // ends while these clients are connected
+		serve(t, listener, NewRegistry())
 		for range maxScrapes {
 			fmt.Fprintf(listener.dial(), request, "/metrics")
 		}

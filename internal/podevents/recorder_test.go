@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestTheCountOfAnExistingEventContinues adds a record to an event with the count 3, whose last occurrence was at second 30. If the
-// first occurrence of the record is later, its counter was reset. Otherwise the event gets
-// the count of the record, but at least one more than before. `changed` is false if the event already includes the record.
+// TestTheCountOfAnExistingEventContinues adds a record to an event with the count 3, whose last occurrence was at second 30. A record
+// that begins after second 30 is of a counter that was reset, so the counts are added. Any other record includes the earlier occurrences,
+// so the event gets its count, but at least 4. `changed` is false if the event already includes the record.
 func TestTheCountOfAnExistingEventContinues(t *testing.T) {
-	at := func(seconds int64) time.Time { return time.Unix(seconds, 500) }
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 500) } // the times of events are in whole seconds
 	event := &corev1.Event{Count: 3, FirstTimestamp: metav1.Unix(10, 0), LastTimestamp: metav1.Unix(30, 0)}
 	for _, c := range []struct {
 		name        string

@@ -178,9 +178,9 @@ func TestAPodDisruptionBudgetIsRespected(t *testing.T) {
 		r.log.Expect(t, "disruption budget. The disruption budget web needs 1 healthy pods and has 1 currently")
 		r.wantEvents("in an hour", waits)
 		r.setAnswer(allow)
-		bubble.Pass(time.Minute + time.Second)
-		r.wantEvictions("when it allows it", "web")
-		r.wantEvents("when it allows it", evictedEvent, waits)
+		bubble.Pass(time.Minute + time.Second) // the next retry comes within a minute
+		r.wantEvictions("when the budget allows the eviction", "web")
+		r.wantEvents("when the budget allows the eviction", evictedEvent, waits)
 		r.log.Expect(t, "evicted")
 	})
 }
@@ -307,6 +307,7 @@ func TestEvictionsAreRateLimitedAndStopWhenTheClassReturns(t *testing.T) {
 
 func TestPodsThatWaitForABudgetBlockNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// After some minutes, each pod is retried about every half minute. 60 pods then need two evictions per second, and the limit is one.
 		pods, names := several(60)
 		r := start(t, append(pods, pod("b/free"))...)
 		r.setAnswer(func(name string) error {

@@ -241,7 +241,8 @@ func TestAnAnnotationOfAnotherContainerIsIgnored(t *testing.T) {
 		t.Errorf("the requests are %v; want none, because no annotation of the container has changed", p.requests)
 	}
 
-	// An annotation of the pod is for this container, too, and newer than the update.
+	// An annotation of the pod is for this container, too. So its annotations are newer than the update now, and ask for gold again. The
+	// network is a resource of pods, and needs no request here.
 	pod.Annotations[podKey] = "vendor.example/network=fast"
 	if f.Follow(t.Context(), pod, offered(), podOf(in("silver", fromUpdate))); len(p.requests) != 1 {
 		t.Errorf("%d requests after an annotation for all containers, want one", len(p.requests))

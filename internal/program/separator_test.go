@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestOnATerminalATableReplacesTheOneBefore(t *testing.T) {
+func TestOnATerminalTheSeparatorOfTablesClearsTheScreen(t *testing.T) {
 	if got := Separator(openTerminal(t)); got != "\x1b[H\x1b[2J" {
 		t.Errorf("the separator is %q, want the codes that clear the screen", got)
 	}
 }
 
-func TestOutsideOfATerminalATableFollowsTheOneBefore(t *testing.T) {
+func TestOutsideOfATerminalTheSeparatorOfTablesIsAnEmptyLine(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/output")
 	if err != nil {
 		t.Fatal(err)

@@ -85,7 +85,8 @@ func TestTheLeaseIsReleasedAfterTheLastWrite(t *testing.T) {
 	}
 }
 
-func TestAReplicaThatIsNotTheLeaderEnds(t *testing.T) {
+// TestAReplicaThatWaitsForTheLeaseCanBeEnded has a Lease that another replica holds for an hour.
+func TestAReplicaThatWaitsForTheLeaseCanBeEnded(t *testing.T) {
 	client := fake.NewClientset(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "qos", Name: leaseName},
 		Spec: coordinationv1.LeaseSpec{

@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// deep uses most of the stack that Grow provides.
+// deep calls itself `calls` times, with a frame of more than 512 bytes each time.
 //
 //go:noinline
 func deep(calls int) (sum int) {
@@ -26,7 +26,7 @@ func TestAStackThatHasGrownDoesNotMove(t *testing.T) {
 		Grow()
 		var local int
 		before := uintptr(unsafe.Pointer(&local))
-		deep(size/1024 - 2)
+		deep(size/1024 - 2) // needs more than the 2 KiB of a new goroutine, and less than Grow provides
 		moved <- uintptr(unsafe.Pointer(&local)) != before
 	}()
 	if <-moved {
