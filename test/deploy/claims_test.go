@@ -66,6 +66,8 @@ func TestAQuotaListsTheAllowedClassesOfClaims(t *testing.T) {
 	}
 	const unreadable = "request class: ResourceQuota classes does not allow DeviceClass rdt.gold, because rdt:gold in its annotation " +
 		"qos.noderesource.dev/allowed-classes is not of the form resource=class"
+
+	// The first class of requesting is in the request "class". The others are the alternatives second/a and second/b.
 	for _, c := range []struct {
 		name, allowed string
 		spec          resourcev1.ResourceClaimSpec
@@ -157,7 +159,10 @@ func TestAClaimCannotRequestAClassWithAMaximum(t *testing.T) {
 	params, err := runtime.DefaultUnstructuredConverter.ToUnstructured(limits)
 	must(t, err)
 
+	// A class without a capacity has the maximum 0. The advice in `instead` is missing then, because the limits of a container cannot request
+	// the class either.
 	const allows, instead = "QOSLimitRange limits allows at most ", " in a pod, and claims are not counted; request it in the limits of the container"
+	// The first class of requesting is in the request "class". The others are the alternatives second/a and second/b.
 	for _, c := range []struct {
 		name string
 		spec resourcev1.ResourceClaimSpec

@@ -77,16 +77,16 @@ func TestResizeMayChangeOnlySizeAndClassOfClaims(t *testing.T) {
 		"a limit": {claimPatch(func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.Resources.Limits = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("20Gi")}
 		}), []string{otherField}},
-		"the volume":           {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "theirs" }), []string{otherField}},
-		"no volume":            {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }), []string{otherField}},
-		"the StorageClass":     {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("theirs") }), []string{otherField}},
-		"a new field":          {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }), []string{otherField}},
-		"a label":              {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Labels["app"] = "theirs" }), []string{metadata}},
-		"an annotation":        {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{"a": "b"} }), []string{metadata}},
-		"no finalizer":         {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil }), []string{metadata}},
-		"an owner":             {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{{Name: "theirs"}} }), []string{metadata}},
-		"the status":           {status, []string{noPatch}},
-		"a claim that is new":  {created, []string{noPatch}},
-		"both and a finalizer": {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Finalizers, c.Spec.VolumeName = nil, "" }), []string{otherField, metadata}},
+		"the volume":                 {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "theirs" }), []string{otherField}},
+		"no volume":                  {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "" }), []string{otherField}},
+		"the StorageClass":           {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Spec.StorageClassName = new("theirs") }), []string{otherField}},
+		"a new field":                {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Spec.Selector = &metav1.LabelSelector{} }), []string{otherField}},
+		"a label":                    {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Labels["app"] = "theirs" }), []string{metadata}},
+		"an annotation":              {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{"a": "b"} }), []string{metadata}},
+		"no finalizer":               {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Finalizers = nil }), []string{metadata}},
+		"an owner":                   {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{{Name: "theirs"}} }), []string{metadata}},
+		"the status":                 {status, []string{noPatch}},
+		"a claim that is new":        {created, []string{noPatch}},
+		"no finalizer and no volume": {claimPatch(func(c *corev1.PersistentVolumeClaim) { c.Finalizers, c.Spec.VolumeName = nil, "" }), []string{otherField, metadata}},
 	})
 }

@@ -215,8 +215,9 @@ func TestOnlyThePublisherReportsClasses(t *testing.T) {
 	}
 }
 
-// TestReportedClassesAreNotCheckedAsRequests: the report changes a pod that the policies would now refuse. They check neither this change,
-// nor the report itself when a request changes.
+// TestReportedClassesAreNotCheckedAsRequests: the publisher reports the classes of a pod in the annotation classes.EffectiveKey. The
+// policies do not check this write, even if they would now refuse the requests of the pod. When a request changes, they do not take the
+// report for a request.
 func TestReportedClassesAreNotCheckedAsRequests(t *testing.T) {
 	old := podWith("container.qos.noderesource.dev/gone", "no request")
 	reported := old.DeepCopy()

@@ -58,7 +58,8 @@ func TestTheMetricsProxiesAreTheOnlyFurtherClientsOfTheMetrics(t *testing.T) {
 }
 
 // TestAMetricsProxyMayOnlyAskWhoMayReadMetrics: a proxy sends reviews to the API server to check who its client is, and
-// whether the client may read metrics.
+// whether the client may read metrics. Its pod has only these rights, and nothing of the host: no namespace, volume, root user or
+// capability.
 func TestAMetricsProxyMayOnlyAskWhoMayReadMetrics(t *testing.T) {
 	found := renderAt(t, "deploy/kubernetes-metrics")
 	want := map[string][]string{"authentication.k8s.io/tokenreviews": {"create"}, "authorization.k8s.io/subjectaccessreviews": {"create"}}

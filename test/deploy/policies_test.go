@@ -172,12 +172,12 @@ func TestPoliciesCompile(t *testing.T) {
 	}
 }
 
-// TestThePoliciesForStatefulSetsCompile compiles the policies of deploy/storage-statefulsets-policy. If they fail, or if the parameters are
-// missing, claims must still be created and StatefulSets updated.
+// TestThePoliciesForStatefulSetsCompile compiles the policies of deploy/storage-statefulsets-policy. Both must have failurePolicy Ignore: if
+// a policy fails, or the kind of its parameters is missing, it must not refuse claims and StatefulSets.
 func TestThePoliciesForStatefulSetsCompile(t *testing.T) {
 	found, _ := policies(t, "deploy/storage-statefulsets-policy")
 	if len(found) != 2 || found[0].params != nil || found[1].params == nil || found[0].failure != admissionv1.Ignore || found[1].failure != admissionv1.Ignore {
-		t.Fatalf("the policies are %+v, want one without and one with parameters that may fail", found)
+		t.Fatalf("the policies are %+v, want one without and one with parameters, both with failurePolicy Ignore", found)
 	}
 	for _, p := range found {
 		for _, minor := range []uint{36, 37} {
@@ -221,13 +221,14 @@ func TestPoliciesApplyToSelectedNamespaces(t *testing.T) {
 	}
 }
 
-// TestPoliciesThatNeedParametersMayFail checks the failure policies. The API server looks for the kind of a policy's
+// TestOnlyPoliciesWithParametersOfACRDHaveFailurePolicyIgnore: the API server looks for the kind of a policy's
 // parameters before it evaluates the policy (CollectParams in k8s.io/apiserver). If the kind is missing, a policy
-// with failurePolicy Fail refuses every pod. So a policy whose parameters are of a CRD must have failurePolicy Ignore. Others must not.
-func TestPoliciesThatNeedParametersMayFail(t *testing.T) {
+// with failurePolicy Fail refuses every pod. Only the kind of a CRD can be missing.
+func TestOnlyPoliciesWithParametersOfACRDHaveFailurePolicyIgnore(t *testing.T) {
 	found, _ := policies(t, "deploy/policies")
 	for _, p := range found {
 		want := admissionv1.Fail
+		// The other parameters have the API version v1, without a group and a slash.
 		if p.params != nil && strings.Contains(p.params.APIVersion, "/") {
 			want = admissionv1.Ignore
 		}

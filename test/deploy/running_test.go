@@ -191,6 +191,7 @@ func TestTheDaemonSetsRunOncePerLinuxNode(t *testing.T) {
 		}) {
 			t.Errorf("a taint keeps %s away", d.Name)
 		}
+		// Without this priority, a full node could not run the pod.
 		if pod.NodeSelector["kubernetes.io/os"] != "linux" || len(pod.NodeSelector) != 1 || pod.PriorityClassName != "system-node-critical" {
 			t.Errorf("nodes of %s are %v, priority is %s", d.Name, pod.NodeSelector, pod.PriorityClassName)
 		}

@@ -101,6 +101,8 @@ func TestTheReplicasOfStorageAreProtected(t *testing.T) {
 				continue
 			}
 			policies++
+
+			// As the NetworkPolicy of the plugin, for the pods and the port of qos-storage.
 			want := render(t).network.Spec
 			want.PodSelector = *pods
 			want.Ingress[0].Ports = want.Ingress[0].Ports[:1]

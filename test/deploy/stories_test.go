@@ -83,7 +83,8 @@ func TestThePriorityClassBecomesALabel(t *testing.T) {
 	}
 }
 
-// TestTheNetworkClassBecomesAPriority checks the policy of docs/stories.md for Cilium.
+// TestTheNetworkClassBecomesAPriority checks the policy of docs/stories.md for Cilium. The user has written the priority
+// "guaranteed" into the pod. The policy replaces it, with "" if the pod requests no class of the network.
 func TestTheNetworkClassBecomesAPriority(t *testing.T) {
 	policy := storyPolicies(t)["qos-network-priority"]
 	for request, want := range map[string]string{
