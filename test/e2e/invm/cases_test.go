@@ -25,7 +25,7 @@ func TestNode(t *testing.T) {
 	theirs := beforePlugin(t, n)
 	n.startPlugin(t)
 	t.Cleanup(func() { n.plugin.end(t, syscall.SIGTERM) })
-	if theirs == nil {
+	if theirs == nil { // QOS_UNMOUNTED is set, so beforePlugin has left the mount of resctrl to the plugin
 		t.Run("resctrl was mounted by the plugin", mountedByPlugin)
 		theirs = makeForeignGroups(t)
 	}

@@ -130,7 +130,7 @@ func TestDefaultClassesOfClaims(t *testing.T) {
 	examples, scripts := blocksOf(t, defaultsPage, "yaml"), blocksOf(t, defaultsPage, "sh")
 	d.bind(t, "disk-1", "") // before its StorageClass exists
 	n.apply(t, examples[exampleDefaultClass])
-	n.script(t, scripts[1])
+	n.script(t, scripts[1]) // waits until disk-1 has the class silver
 
 	// A quota refuses the class of the second claim at first.
 	n.apply(t, examples[exampleQuota])
@@ -155,6 +155,7 @@ func TestDefaultClassesOfClaims(t *testing.T) {
 	d.has(t, "disk-5", "silver")
 	d.has(t, "disk-3", "gold")
 
+	// Claims that request iops, LimitRanges and quotas, attacks from another namespace, and changes that the controller may not make.
 	d.requests(t)
 	d.bounds(t)
 	d.sums(t)

@@ -36,7 +36,7 @@ type crowd struct {
 }
 
 // TestManyClaimsOfOneClass measures "qos-storage defaults" and "qos-storage" with 2,000 claims: the default class of their StorageClass is
-// set, and then all claims get another class.
+// set, and then all claims get another class. 100 of the claims are in another namespace than the 1,900 others.
 func TestManyClaimsOfOneClass(t *testing.T) {
 	skipNightly(t)
 	n := cluster(t)
@@ -55,6 +55,8 @@ func TestManyClaimsOfOneClass(t *testing.T) {
 	c.limited(t, "500")
 	c.measured(t, defaults, "qos-storage-defaults/", manyClaims+fewClaims, defaultsBefore)
 	c.measured(t, limits, "qos-storage/", 3*manyNodes, limitsBefore) // a few writes for each node, and none for each claim
+
+	// The 100 claims do not wait for the 1,900.
 	c.takesTurns(t)
 
 	limitsBefore = len(n.writesOf(t, "qos-storage/"))

@@ -92,14 +92,14 @@ func TestNoOrderStopsPodsThatAskForNothing(t *testing.T) {
 	})
 
 	t.Run("parts are installed and removed in any order", n.partsInAnyOrder)
-	n.kubectl(t, "apply", "-k", deploy+"uninstall")
+	n.kubectl(t, "apply", "-k", deploy+"uninstall") // installs all parts: the kustomization lists what an uninstall deletes
 	t.Run("a second apply changes nothing", n.appliedAgain)
 	t.Run("one object after another is deleted", n.anyObjectLost)
 	t.Run("the kind QOSLimitRange is lost, and the API server starts again", n.kindLost)
 	t.Run("policies cannot be evaluated", n.policiesFail)
 	t.Run("policies are for some namespaces only, and for all again", func(t *testing.T) {
 		n.kubectl(t, "apply", "-k", deploy+"policies-opt-in")
-		n.check(t, nil)
+		n.check(t, nil) // the namespace of the pods does not have the label, so no policy has to act
 		n.kubectl(t, "apply", "-k", deploy+"policies")
 		n.check(t, func(string) bool { return true })
 	})

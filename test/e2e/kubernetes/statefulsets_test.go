@@ -44,8 +44,7 @@ type fleet struct {
 }
 
 // TestResizeOfManyStatefulSets measures "qos-storage resize" with 1,000 StatefulSets and 10,000 claims. It fails if the controller
-// uses more than maxResizeMemory, or has written more often since its start than the maps say. The status of a StatefulSet that grows is
-// written for each replica, at the beginning and at the end.
+// uses more than maxResizeMemory, or has written more often since its start than the maps allow.
 func TestResizeOfManyStatefulSets(t *testing.T) {
 	skipNightly(t)
 	n := cluster(t)
@@ -64,6 +63,9 @@ func TestResizeOfManyStatefulSets(t *testing.T) {
 	before := f.counted(t)
 	f.grow(t)
 	f.ready(t, growing, 2)
+
+	// The status of an object changes when its claims are patched, when the driver has to expand the volumes, and with each volume that is
+	// ready.
 	f.measured(t, controller, start, fmt.Sprintf("%d of them grow", growing), map[string]int{
 		"patch persistentvolumeclaims":    growing * replicasEach,
 		"patch statefulsetvolumes/status": before["patch statefulsetvolumes/status"] + growing*(replicasEach+2),
