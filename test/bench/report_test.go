@@ -37,9 +37,7 @@ func TestPercentile(t *testing.T) {
 
 // TestAMissedGoalIsAnError: compared with the idle plugin, p50 is 11 instead of 10, and p99 is 30 instead of 10.
 func TestAMissedGoalIsAnError(t *testing.T) {
-	samples := map[string][]time.Duration{
-		idleOne: {10, 10, 10}, idleAgain: {10, 11, 12}, idlePlain: {1, 1, 1}, ours: {11, 11, 30},
-	}
+	samples := map[string][]time.Duration{idleOne: {10, 10, 10}, ours: {11, 11, 30}}
 
 	for _, test := range []struct {
 		name, want string
@@ -67,9 +65,9 @@ func TestAMissedGoalIsAnError(t *testing.T) {
 	}
 }
 
-// TestALineHasTheRatiosToTheIdlePlugins: the line has p50 and p99 of the idle plugin and of qos-nri-plugin, their ratios
-// with the goals, and the ratio of the second idle plugin to the first. The second line compares qos-nri-plugin with an idle plugin that
-// does not validate containers.
+// TestALineHasTheRatiosToTheIdlePlugins: the line has the number of samples, p50 and p99 of the idle plugin and of qos-nri-plugin, their
+// ratios with the goals, and the ratio of the second idle plugin to the first. The second line compares qos-nri-plugin with an idle plugin
+// that does not validate containers.
 func TestALineHasTheRatiosToTheIdlePlugins(t *testing.T) {
 	samples := map[string][]time.Duration{
 		idleOne: {20000, 20000}, idleAgain: {10000, 10000}, idlePlain: {8000, 10000}, ours: {20000, 40000},

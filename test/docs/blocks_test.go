@@ -139,7 +139,7 @@ func TestClassFilesOfThePagesAreValid(t *testing.T) {
 	}
 
 	if count < 20 {
-		t.Errorf("the pages have %d class files", count)
+		t.Errorf("the test finds only %d class files in the pages", count)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestPagesOfferTheVendorResourcesThatTheyName(t *testing.T) {
 		}
 	}
 	if count < 20 {
-		t.Errorf("the pages name vendors' resources %d times", count)
+		t.Errorf("the test finds only %d names of vendors' resources in the pages", count)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestObjectsOfThePagesAreValid(t *testing.T) {
 		}
 	}
 
-	if count < 11 {
-		t.Errorf("the pages have %d objects of Kubernetes", count)
+	if count < 20 {
+		t.Errorf("the test finds only %d objects of Kubernetes in the pages", count)
 	}
 }

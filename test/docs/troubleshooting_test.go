@@ -41,7 +41,7 @@ func TestMessagesOfTroubleshootingExist(t *testing.T) {
 		}
 	}
 	if count < 30 {
-		t.Errorf("the page has %d parts of messages", count)
+		t.Errorf("the test finds only %d parts of messages in the page", count)
 	}
 }
 

@@ -115,6 +115,8 @@ func TestPodsWithHugeNamesAndRequestsDelayNoOthers(t *testing.T) {
 		pod, err := v.runtime.RunPod(t.Context(), nriruntime.PodConfig{Name: fmt.Sprint(i, large), Namespace: large, Annotations: annotations})
 		must(t, err)
 		_, err = v.runtime.CreateContainer(t.Context(), pod, nriruntime.ContainerConfig{Name: "main"})
+
+		// Users read the refusal, so it has at most 4 KiB, and no control characters.
 		if err != nil && (len(err.Error()) > 4096 || strings.ContainsAny(err.Error(), "\n\x1b")) {
 			t.Errorf("the refusal has %[2]d bytes: %.200[1]q…", err.Error(), len(err.Error()))
 		}
@@ -153,7 +155,7 @@ func TestContainersRefusedForAConflictTakeNoSlots(t *testing.T) {
 		}
 	}
 
-	v.wantThrives(t, 3)
+	v.wantThrives(t, 3) // one pod after another gets the only slot of gold
 }
 
 // TestAHungKernelDelaysNoOthers runs one container whose class cannot be read any more.

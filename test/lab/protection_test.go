@@ -57,9 +57,9 @@ func TestIsolationIsTheShareOfFinishedRequestsAndImpactIsTheGrowthOfTheLatency(t
 	}
 }
 
-// TestAPercentileIsShownIfThereAreEnoughSeconds: p05 and p95 need 20 seconds, and p01 and p99 need 100. In second n, n
-// of 100 requests are finished, with a latency of n ms instead of 1 ms,
-// which is an impact of (n-1)*100%.
+// TestAPercentileIsShownIfThereAreEnoughSeconds: p05 and p95 need 20 seconds, and p01 and p99 need 100. In second k, k of
+// 100 requests are finished, with a latency of k ms instead of 1 ms. So its isolation is k%, and its impact (k-1)*100%. Of 20 seconds, p05
+// is that of second 1, and p95 that of second 19.
 func TestAPercentileIsShownIfThereAreEnoughSeconds(t *testing.T) {
 	for n, want := range map[int]map[string]float64{
 		19:  {"isolation p05 (%)": math.NaN(), "impact p95 (%)": math.NaN()},
@@ -92,6 +92,7 @@ func TestTheLatencyOfASecondIsThe95thPercentileOfItsRequests(t *testing.T) {
 
 func TestTheTableOfAProtectionNamesSituationsThatTheMachineCannotRun(t *testing.T) {
 	p := lab.NewProtection("protection", "A reader", 100, seconds(2, 2))
+	// Alone, the latency is 2 ms. 20 ms and 40 ms are 900% and 1900% more. Of two values, p50 is the lower one.
 	p.Measured(lab.NoClass, []lab.Second{{Served: 40, Latency: 20}, {Served: 60, Latency: 40}}, 3.5)
 	p.CannotShow(lab.ByLatency, "cgroup v1 has no io.latency")
 

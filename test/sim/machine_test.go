@@ -155,11 +155,14 @@ func TestADeletedContainerLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAnUpdateWritesWhatTheSpecHas(t *testing.T) {
+func TestAnUpdateWritesTheGivenLimits(t *testing.T) {
 	m := newMachine(t)
 	create(t, m, spec())
 	check(t, m.Update(t.Context(), "c1", map[string]string{"io.max": "254:0 rbps=max\n254:16 wbps=5000"}))
+	// 254:0 had only a limit of rbps, so its line is gone.
 	want(t, m, dir+"/io.max", "254:16 rbps=max wbps=5000 riops=max wiops=max\n")
+
+	// An update needs a container.
 	if err := m.Update(t.Context(), "c2", nil); !errors.Is(err, sim.ErrNoContainer) {
 		t.Errorf("update of a container that does not exist: %v", err)
 	}

@@ -60,7 +60,7 @@ func TestTheSimulationBehavesAsTheRecordedKernel(t *testing.T) {
 }
 
 // TestTheKernelBehavesAsTheSimulation can run only one table after each boot, because the kernel delays the reuse of the
-// RMIDs of removed groups.
+// RMIDs of removed groups. With the flag -record, it compares nothing, and writes the file for TestTheSimulationBehavesAsTheRecordedKernel.
 func TestTheKernelBehavesAsTheSimulation(t *testing.T) {
 	if *kernel == "" {
 		t.Skip("this test changes the resctrl of the machine; to run it, set -kernel to the name of a row of specs")

@@ -101,9 +101,10 @@ func TestReasonsAreFoundInErrors(t *testing.T) {
 		`pod default/a container main: the request has "rdt = gold", write resource=class, without spaces and with only one "="`: badRequest,
 		`class "a" of k8s.io/rdt contradicts the allocated class "b"; ask for`:                                                   contradiction,
 		`class "gold" of k8s.io/rdt is unavailable on this node: resctrl is not mounted`:                                         unavailable,
-		`write /sys/fs/resctrl/qos-gold/tasks: input/output error`:                                                               pluginKilled,
-		`write /sys/fs/resctrl/qos-gold/tasks: device or resource busy`:                                                          other,
-		`pod default/a container extra: unknown QoS resource: "k8s.io/blockio"; this node has k8s.io/rdt`:                        unknownResource,
+		// After a kill of the plugin, its calls to the simulated machine fail with EIO.
+		`write /sys/fs/resctrl/qos-gold/tasks: input/output error`:                                        pluginKilled,
+		`write /sys/fs/resctrl/qos-gold/tasks: device or resource busy`:                                   other,
+		`pod default/a container extra: unknown QoS resource: "k8s.io/blockio"; this node has k8s.io/rdt`: unknownResource,
 	} {
 		if got := reasonOf(errors.New(text)); got != want {
 			t.Errorf("%s: got %s, want %s", text, got, want)
