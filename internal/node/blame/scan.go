@@ -16,9 +16,9 @@ func (s span) len() int { return s.to - s.from }
 const (
 	// fewest is the minimum number of points in an interval, and outside of it.
 	fewest = 3
-	// An interval stands out if at least the fraction mostInside of its values are above the values outside. The fraction
-	// restOutside of the values outside may be higher. In a short history, fewestRest values may be, because a change can
-	// begin and end within a point.
+	// An interval stands out if at least the fraction mostInside of its values are above all values outside, except the highest ones
+	// outside, which are ignored: the fraction restOutside of them, and at least fewestRest values, because a change can begin and end
+	// within a point.
 	mostInside  = 0.7
 	restOutside = 0.1
 	fewestRest  = 2

@@ -30,7 +30,7 @@ type Holding struct {
 	// Foreign maps a resource to a description of values that another program has set, if the holder has no class of
 	// the resource.
 	Foreign map[string]string
-	// Stale maps a resource to the properties of its class that the holder has with other values (classes.Observation).
+	// Stale maps a resource to the properties for which the holder has other values than its class (classes.Observation).
 	Stale map[string]string
 	// Limited maps a resource to the reason why its class does not have its full effect (classes.Observation).
 	Limited map[string]string

@@ -149,7 +149,7 @@ type Reported struct {
 	// volume with a class, it describes lower limits that another program has set. Foreign is empty if no other program
 	// has set anything.
 	Foreign string
-	// Stale has the properties of the class that the holder has with other values, separated by spaces.
+	// Stale has the properties for which the holder has other values than its class, separated by spaces.
 	Stale string
 	// Limited is the reason why the class does not have its full effect.
 	Limited string
