@@ -162,7 +162,7 @@ func runInside() string {
 	script := `#!/bin/sh
 export PATH=/opt:$PATH
 cd /tmp
-exec invm.test -test.v=test2json -test.timeout=%s -test.run="^$QOS_TEST\$/%s"
+exec invm.test -test.v=test2json -test.timeout=%s -test.run="^$QOS_TEST\$/(%s$QOS_RUN)" ${QOS_SKIP:+-test.skip="^$QOS_TEST\$/($QOS_SKIP)"}
 `
 	return fmt.Sprintf(script, insideTimeout, os.Getenv("QOS_E2E_RUN"))
 }

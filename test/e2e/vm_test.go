@@ -30,6 +30,8 @@ type machine struct {
 	vendor string // "intel" or "amd"
 	cgroup string // "v1" or "v2"
 	init   string // "systemd", or "" for a script
+	// run and skip select cases by their names, like the flags of "go test". QOS_E2E_RUN overrides them.
+	run, skip string
 	// runtime is "cri-o", "containerd-2.3" or "containerd-2.2", or "" for the newest containerd.
 	runtime string
 	// linux is "7.3", "arm64" for Linux 7.3 on another CPU, or "" for the kernel of the other machines.
@@ -55,7 +57,7 @@ func (m machine) hostPrograms() []string {
 	if m.runtime == "cri-o" {
 		return []string{"/usr/bin/conmon"}
 	}
-	if m.name == "intel-cgroupv2" {
+	if m.name == "intel-disks" {
 		return []string{"/sbin/mkfs.xfs", "/sbin/mkfs.btrfs", "/sbin/dmsetup"}
 	}
 	if m.test == "TestLab" {
@@ -64,11 +66,15 @@ func (m machine) hostPrograms() []string {
 	return nil
 }
 
+// diskCases are the cases of disks and volumes, which wait for I/O most of the time. A machine of their own runs them.
+const diskCases = "volumes|disks|weights|latency|limit_that_holds"
+
 // machines returns all configurations. The slowest come first, so that the last machines end at about the same time.
 func machines() []machine {
 	return []machine{
-		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2"},
+		{name: "intel-cgroupv2", test: "TestNode", vendor: "intel", cgroup: "v2", skip: diskCases},
 		{name: "crio-intel", test: "TestNode", vendor: "intel", cgroup: "v2", runtime: "cri-o"},
+		{name: "intel-disks", test: "TestNode", vendor: "intel", cgroup: "v2", run: diskCases},
 		{name: "amd-cgroupv2", test: "TestNode", vendor: "amd", cgroup: "v2", unmounted: true},
 		{name: "intel-blame", test: "TestBlame", vendor: "intel", cgroup: "v2", nightly: true, icount: "shift=2", environment: []string{
 			"null_blk.queue_mode=2", "null_blk.submit_queues=1", "null_blk.hw_queue_depth=1", "null_blk.irqmode=2", // a disk that makes one
@@ -190,6 +196,9 @@ func (r *rig) try(t *testing.T, m machine, dir string) (*report, error) {
 
 	environment := []string{"QOS_LOGS=/share/logs/" + m.name, "QOS_TEST=" + m.test, "QOS_RESCTRL=" + m.resctrl, "QOS_RUNTIME=" + m.runtime}
 	environment = append(environment, m.environment...)
+	if os.Getenv("QOS_E2E_RUN") == "" {
+		environment = append(environment, "QOS_RUN="+m.run, "QOS_SKIP="+m.skip)
+	}
 	if m.unmounted {
 		environment = append(environment, "QOS_UNMOUNTED=yes")
 	}
