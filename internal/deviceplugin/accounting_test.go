@@ -125,9 +125,9 @@ func TestKubeletIsPolledAfterAnAllocation(t *testing.T) {
 	}
 }
 
-// TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent reduces the capacity to 1 while two devices are allocated. One of them leaves the list
-// when kubelet has freed it, but no event reports that.
-func TestKubeletIsPolledWhileAFreedDeviceCausesNoEvent(t *testing.T) {
+// TestKubeletIsPolledWhileMoreDevicesAreAllocatedThanTheCapacity reduces the capacity to 1 while two devices are allocated, so both stay
+// listed. Kubelet sends no event when it frees one, so only polling finds this.
+func TestKubeletIsPolledWhileMoreDevicesAreAllocatedThanTheCapacity(t *testing.T) {
 	r := newRig(t)
 	r.start(2)
 	r.admit(pod("a", map[string]int{gold: 1}))

@@ -77,14 +77,15 @@ func (f *fixture) evicted() (targets string) {
 	return targets
 }
 
-func TestAContainerIsEvictedIfTheClassOfAnUpdateOrOfItsRecordIsRemoved(t *testing.T) {
+// TestAContainerIsEvictedUntilItLeavesTheRemovedClass covers classes that the pod does not request.
+func TestAContainerIsEvictedUntilItLeavesTheRemovedClass(t *testing.T) {
 	for name, begin := range map[string]func(*fixture, *testing.T){
-		"an update": func(f *fixture, t *testing.T) {
+		"a class that the container got by an update": func(f *fixture, t *testing.T) {
 			f.run(t, container("a-1", ""))
 			f.change(t, "a", "gold")
 			f.offer(withoutGold)
 		},
-		"a record, while the plugin was away": func(f *fixture, _ *testing.T) {
+		"a class of the container's RecordAnnotation, removed before the plugin started": func(f *fixture, _ *testing.T) {
 			f.offer(withoutGold)
 			f.Rebuild(nil, []state.Existing{existing(container("a-1", "cache=gold"), assigned(cache, "gold", classes.SourcePod))})
 		},

@@ -203,8 +203,8 @@ func (h *Holding) follows(now classes.Holder) {
 }
 
 // holding returns the Holding of a holder with its desired classes. It removes the annotations. During a creation, Spec.Settings has the
-// values that no class has replaced yet, so they become Spec.Originals. For a pod, it also removes the PID of the sandbox, because the sandbox's process is
-// not in the pod's cgroup.
+// values that no class has replaced yet, so they become Spec.Originals. For a pod, it also removes the PID of the sandbox, because the
+// sandbox's process is not in the pod's cgroup.
 func holding(h classes.Holder, assignments []classes.Assignment) Holding {
 	if h.Spec.Originals == nil {
 		h.Spec.Originals = h.Spec.Settings

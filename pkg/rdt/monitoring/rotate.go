@@ -13,7 +13,7 @@ import (
 	"github.com/qos-nri/qos-nri-plugin/pkg/resctrl"
 )
 
-// observedSeconds is the measure of how long a counter of all transfers has counted for a container.
+// observedSeconds is the measure of how long a container has had a counter of its total memory bandwidth (resctrl.MBMTotal).
 const observedSeconds = "memory_bandwidth_observed_seconds_total"
 
 // rotation records which containers had counters of memory bandwidth, and when, so that each container gets its turn. It is lost when
