@@ -5,7 +5,6 @@ package state
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/qos-nri/qos-nri-plugin/pkg/classes"
@@ -101,16 +100,15 @@ func (s *Store) Verified(inClass []string, elsewhere []Shown) (failed []FailedAd
 		}
 	}
 
-	var late []Holding
-	shown := map[string]map[string]string{}
+	var late []func() []FailedAdoption
 	for _, e := range elsewhere {
 		if h, _ := n.table.Get(e.ID); h.Phase == Unverified {
-			late, shown[e.ID] = append(late, h), e.Classes
+			late = append(late, func() []FailedAdoption { return n.readmit(h, e.Classes) })
 			n.table.Release(e.ID) // release all before admitting any, so that none keeps a slot that it was not admitted to
 		}
 	}
-	for _, h := range late {
-		failed = append(failed, n.readmit(h, shown[h.ID])...)
+	for _, readmit := range late {
+		failed = append(failed, readmit()...)
 	}
 	return failed
 }
@@ -119,9 +117,6 @@ func (s *Store) Verified(inClass []string, elsewhere []Shown) (failed []FailedAd
 // volume keeps the class of its claim. The holder is then reported in the classes that the kernel has shown, and otherwise
 // in the system default, because it may have none of the values of its class.
 func (n *node) readmit(before Holding, shown map[string]string) (failed []FailedAdoption) {
-	observed := map[string]string{}
-	maps.Copy(observed, before.Observed)
-	maps.Copy(observed, shown)
 	after := before
 	for resource, class := range shown {
 		after.observe(resource, class)
@@ -135,7 +130,12 @@ func (n *node) readmit(before Holding, shown map[string]string) (failed []Failed
 
 	claimed := slices.DeleteFunc(slices.Clone(before.Assignments), func(a classes.Assignment) bool { return a.Source != classes.SourceClaim })
 	after.assign(slices.Concat(claimed, n.live.defaults(classes.Holding{Holder: before.Holder})))
-	after.observeAll(func(resource string) string { return observed[resource] })
+	after.observeAll(func(resource string) string {
+		if class, known := shown[resource]; known {
+			return class
+		}
+		return before.Observed[resource]
+	})
 	n.table.Adopt(after)
 
 	request := before.Holder
