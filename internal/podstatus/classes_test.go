@@ -43,15 +43,22 @@ func (r *rig) setClasses(name, value string) {
 	r.setAnnotation(name, classes.EffectiveKey, value)
 }
 
+// withClassesWritten starts a publisher, which writes the class gold of the pod web. The pod plain requests nothing.
+func withClassesWritten(t *testing.T) *rig {
+	t.Helper()
+	plain := pod("plain")
+	delete(plain.Annotations, "container.qos.noderesource.dev/main")
+	r := cluster(t, pod("web"), plain)
+	r.plugin.set(nil, "web=gold", "plain=")
+	r.start(both())
+	r.wantWrites("at first", applied)
+	return r
+}
+
 func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plain := pod("plain")
-		delete(plain.Annotations, "container.qos.noderesource.dev/main")
-		r := cluster(t, pod("web"), plain)
-		r.plugin.set(nil, "web=gold", "plain=")
-		r.start(both())
+		r := withClassesWritten(t)
 		defer func() { r.stop() }()
-		r.wantWrites("at first", applied)
 		r.wantClasses("at first", "web", goldInPod)
 		r.wantClasses("without a class", "plain", "")
 		// A write leaves other annotations of the pod as they are.
@@ -68,13 +75,8 @@ func TestClassesAreWrittenTogetherWithTheCondition(t *testing.T) {
 
 func TestClassesThatAnotherClientChangesOrForgesAreWrittenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		plain := pod("plain")
-		delete(plain.Annotations, "container.qos.noderesource.dev/main")
-		r := cluster(t, pod("web"), plain)
-		r.plugin.set(nil, "web=gold", "plain=")
-		r.start(both())
+		r := withClassesWritten(t)
 		defer r.stop()
-		r.wantWrites("at first", applied)
 
 		for _, value := range []string{"forged", strings.Repeat("x", 1<<17), ""} {
 			r.setClasses("web", value)
