@@ -72,7 +72,7 @@ func TestAConflictWithAnotherPluginIsReported(t *testing.T) {
 			r := newMachineRig(t, simcgroup.New())
 			adjust := func(*api.ContainerAdjustment) error { return nil }
 			startNeighbour(t, r, test.index, func(a *api.ContainerAdjustment) error { return adjust(a) })
-			// with each created container, the runtime tells the plugin which other plugins it has
+			// the plugin knows the other plugins only after a creation, because the runtime lists them with it
 			r.mustRun(t, r.pod(t, "lets-us-see-the-plugins", "rdt=silver"))
 			adjust = test.adjust
 			pod := r.pod(t, "a", test.request)
